@@ -1,0 +1,40 @@
+# Needs Python 3.11 or later, and make. Everything else is installed into .venv.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pipestate needs Python 3.11 or later; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## show the main job on a PostgreSQL of its own, from a wheel
+	$(BIN)/pipestate demo
+
+test: $(READY) ## run the whole suite on real servers (two at a time)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+lint: $(READY) ## ruff, mypy --strict and the test of the package's borders
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_borders.py
+
+format: $(READY) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## run every benchmark; each prints its ratio (takes minutes)
+	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+clean: ## remove the virtual environment and what builds leave behind
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache

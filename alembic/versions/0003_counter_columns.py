@@ -1,0 +1,144 @@
+"""Expand: pipeline state and atomic counters on `sites`.
+
+Why: one account of where a site stands, which every job can add to in one statement. Where the
+columns were added by hand before (naive timestamps, nullable counters), they are brought to the same
+definition: timestamps become timestamptz, NULL counters become 0.
+Lock: ACCESS EXCLUSIVE on `sites` for milliseconds, once for the columns and once for the rules;
+indexes are built concurrently, rules are validated beside the traffic, no row is rewritten.
+Verified by: sites-consolidation, phase `expand`.
+
+Revision ID: 0003
+Revises: 0002
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from pipestate.migrations import (
+    Index,
+    add_checks,
+    add_columns,
+    create_index,
+    create_table,
+    drop_columns,
+    drop_constraint,
+    drop_index,
+    drop_table,
+    require_not_null,
+    table_of,
+    use_timestamptz,
+)
+from pipestate.migrations.columns import comment_column
+from pipestate.migrations.locks import lock_tables
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
+TIMES = ("started_at", "updated_at", "last_error_at")
+COUNTERS = tuple(f"{stage}_{what}" for stage in STAGES for what in ("total", "completed", "failed"))
+
+CHECKS = {
+    "ck_sites_current_stage": "current_stage IN "
+    "('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')",
+    **{
+        f"ck_sites_{stage}_counters": f"{stage}_total >= 0 AND {stage}_completed >= 0 AND {stage}_failed >= 0"
+        for stage in STAGES
+    },
+}
+INDEXES = (
+    Index("idx_sites_current_stage", "sites", "current_stage"),
+    Index("idx_sites_updated_at", "sites", "updated_at"),
+    Index(
+        "idx_sites_coordinator_enqueued",
+        "sites",
+        "subdomain, coordinator_enqueued",
+        where="coordinator_enqueued = false",
+    ),
+)
+
+
+def upgrade() -> None:
+    add_columns(columns())
+    use_timestamptz("sites", TIMES, indexes=["idx_sites_updated_at"])
+    repairs = dict.fromkeys(COUNTERS, "0") | {"coordinator_enqueued": "false"}
+    require_not_null("sites", "subdomain", repairs)
+    add_checks("sites", CHECKS)
+    for index in INDEXES:
+        create_index(index)
+    lock_tables("sites", mode="SHARE ROW EXCLUSIVE")  # for the foreign keys
+    create_table(pipeline_job())
+    create_table(pipeline_claim())
+    comment_column(
+        "sites", "current_stage", "fetch, ocr, compilation, extraction, deploy or completed"
+    )
+    comment_column(
+        "sites",
+        "coordinator_enqueued",
+        "Claimed by the job that finishes a stage, so that only one coordinator starts",
+    )
+
+
+def downgrade() -> None:
+    drop_table("pipeline_claim")
+    drop_table("pipeline_job")
+    for index in INDEXES:
+        drop_index(index.name)
+    for name in CHECKS:
+        drop_constraint("sites", name)
+    drop_columns("sites", [column.name for column in columns().columns])
+
+
+def columns() -> sa.Table:
+    return table_of(
+        "sites",
+        sa.Column("current_stage", sa.String),
+        sa.Column("started_at", sa.DateTime(timezone=True)),
+        sa.Column("updated_at", sa.DateTime(timezone=True)),
+        *(counter(name) for name in COUNTERS),
+        sa.Column("coordinator_enqueued", sa.Boolean, server_default=sa.false(), nullable=False),
+        sa.Column("last_error_stage", sa.String),
+        sa.Column("last_error_message", sa.Text),
+        sa.Column("last_error_at", sa.DateTime(timezone=True)),
+    )
+
+
+def counter(name: str) -> sa.Column[Any]:
+    return sa.Column(name, sa.Integer, server_default=sa.text("0"), nullable=False)
+
+
+def pipeline_job() -> sa.Table:
+    """The keys of finished jobs: a job that is delivered twice counts once."""
+    return table_of(
+        "pipeline_job",
+        sa.Column("subdomain", sa.String, nullable=False),
+        sa.Column("stage", sa.String, nullable=False),
+        sa.Column("job_key", sa.String, nullable=False),
+        sa.Column(
+            "finished_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+        ),
+        sa.PrimaryKeyConstraint("subdomain", "stage", "job_key", name="pk_pipeline_job"),
+        sa.ForeignKeyConstraint(
+            ["subdomain"], ["sites.subdomain"], name="fk_pipeline_job_site", ondelete="CASCADE"
+        ),
+    )
+
+
+def pipeline_claim() -> sa.Table:
+    """When a site's coordinator was claimed, and how often: a claim that gets old is released."""
+    return table_of(
+        "pipeline_claim",
+        sa.Column("subdomain", sa.String, nullable=False),
+        sa.Column("stage", sa.String, nullable=False),
+        sa.Column(
+            "claimed_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+        ),
+        counter("attempts"),
+        sa.PrimaryKeyConstraint("subdomain", name="pk_pipeline_claim"),
+        sa.ForeignKeyConstraint(
+            ["subdomain"], ["sites.subdomain"], name="fk_pipeline_claim_site", ondelete="CASCADE"
+        ),
+    )

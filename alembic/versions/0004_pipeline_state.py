@@ -1,0 +1,135 @@
+"""Expand: `content_item_pipeline_state`, one row for each content item and pipeline.
+
+Why: processing state by pipeline, in place of one flag for all. A table that the application made
+itself, without the foreign key or the rules, is brought to the same definition with every row kept;
+rows that break a rule are named, and nothing is changed until they are mended.
+Lock: on an adopted table, ACCESS EXCLUSIVE for milliseconds at a time; on `content_items`,
+SHARE ROW EXCLUSIVE for as long as it takes to declare the foreign key.
+Verified by: content-item-pipeline-state, phase `schema`.
+
+Revision ID: 0004
+Revises: 0003
+"""
+
+import sqlalchemy as sa
+
+from pipestate.migrations import (
+    Index,
+    KeyOf,
+    add_checks,
+    add_columns,
+    add_foreign_key,
+    create_index,
+    create_table,
+    drop_constraint,
+    drop_index,
+    drop_table,
+    require_not_null,
+    table_of,
+    use_timestamptz,
+)
+from pipestate.migrations.adopt import Shape, refuse_wrong_shapes
+from pipestate.migrations.locks import lock_tables
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+TABLE = "content_item_pipeline_state"
+TIMES = ("last_attempt_at", "processed_at", "created_at", "updated_at")
+CHECKS = {
+    "ck_cips_status": "status IN "
+    "('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')",
+    "ck_cips_pipeline": "pipeline IN ('technical', 'fundamental')",
+}
+INDEXES = (
+    Index("uix_cips_content_item_pipeline", TABLE, "content_item_id, pipeline", unique=True),
+    Index("idx_cips_pipeline_status_last_attempt", TABLE, "pipeline, status, last_attempt_at"),
+    Index("idx_cips_pipeline_status_created", TABLE, "pipeline, status, created_at"),
+    Index("idx_cips_content_item_pipeline_status", TABLE, "content_item_id, pipeline, status"),
+    Index("idx_cips_error_code", TABLE, "error_code"),
+    Index("idx_cips_updated_at", TABLE, "updated_at"),
+)
+FOREIGN_KEY = "fk_cips_content_item"
+
+
+def upgrade() -> None:
+    refuse_wrong_shapes(
+        [Shape(TABLE, key="id", columns=("id", "content_item_id", "pipeline", "status"))]
+    )
+    lock_tables("content_items", mode="SHARE ROW EXCLUSIVE")  # for the foreign key
+    create_table(pipeline_state(), *INDEXES)
+    add_columns(adopted_columns())
+    use_timestamptz(
+        TABLE,
+        TIMES,
+        indexes=[
+            "idx_cips_pipeline_status_last_attempt",
+            "idx_cips_pipeline_status_created",
+            "idx_cips_updated_at",
+        ],
+    )
+    add_foreign_key(TABLE, FOREIGN_KEY, "content_item_id", "content_items", on_delete="CASCADE")
+    add_checks(TABLE, CHECKS)
+    require_not_null(
+        TABLE,
+        "id",
+        {
+            "attempt_count": "0",
+            "created_at": "coalesce(updated_at, last_attempt_at, CURRENT_TIMESTAMP)",
+            "updated_at": "coalesce(last_attempt_at, created_at, CURRENT_TIMESTAMP)",
+        },
+    )
+    for index in INDEXES:
+        create_index(index)
+
+
+def downgrade() -> None:
+    drop_table(TABLE)
+    for name in CHECKS:
+        drop_constraint(TABLE, name)
+    drop_constraint(TABLE, FOREIGN_KEY)
+    for index in INDEXES:
+        drop_index(index.name)
+
+
+def pipeline_state() -> sa.Table:
+    big_id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return table_of(
+        TABLE,
+        sa.Column("id", big_id, sa.Identity(), nullable=False),
+        sa.Column("content_item_id", KeyOf("content_items.id"), nullable=False),
+        sa.Column("pipeline", sa.String(20), nullable=False),
+        sa.Column("status", sa.String(20), nullable=False),
+        sa.Column("attempt_count", sa.Integer, server_default=sa.text("0"), nullable=False),
+        sa.Column("error_code", sa.String(100)),
+        sa.Column("error_message", sa.Text),
+        sa.Column("last_attempt_at", sa.DateTime(timezone=True)),
+        sa.Column("processed_at", sa.DateTime(timezone=True)),
+        sa.Column(
+            "created_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+        ),
+        sa.Column(
+            "updated_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_content_item_pipeline_state"),
+        sa.ForeignKeyConstraint(
+            ["content_item_id"], ["content_items.id"], name=FOREIGN_KEY, ondelete="CASCADE"
+        ),
+        *(sa.CheckConstraint(condition, name=name) for name, condition in CHECKS.items()),
+    )
+
+
+def adopted_columns() -> sa.Table:
+    """What an adopted table may lack; times stay nullable until they are filled."""
+    return table_of(
+        TABLE,
+        sa.Column("attempt_count", sa.Integer, server_default=sa.text("0"), nullable=False),
+        sa.Column("error_code", sa.String(100)),
+        sa.Column("error_message", sa.Text),
+        sa.Column("last_attempt_at", sa.DateTime(timezone=True)),
+        sa.Column("processed_at", sa.DateTime(timezone=True)),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp()),
+        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp()),
+    )

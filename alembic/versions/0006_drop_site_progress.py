@@ -1,0 +1,72 @@
+"""Contract: `site_progress` goes into the archive.
+
+Why: the counters on `sites` say the same, and two accounts of one thing drift apart. Nothing is lost:
+the table moves as it is into the schema `pipestate_archive` (SQLite: is renamed), and the downgrade
+brings it back with every row; rows of sites that changed since are derived from the counters.
+Lock: ACCESS EXCLUSIVE on `site_progress` for milliseconds.
+Guard: no row of it was written within 24 hours, looked at under the lock.
+Verified by: sites-consolidation, phase `cleanup`.
+
+Revision ID: 0006
+Revises: 0005
+"""
+
+import sqlalchemy as sa
+
+from pipestate.migrations import archive_table, create_table, restore_table, table_of
+from pipestate.migrations.archive import forget_absence, note_absence, refresh_archived, require_archived
+from pipestate.migrations.guard import force_reason, refuse_recent_writes
+from pipestate.migrations.locks import lock_tables
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+# What the old code would have written: the current stage's counters, and 1 of 1 when all is done.
+STAGE_TOTAL = """CASE s.current_stage WHEN 'fetch' THEN s.fetch_total WHEN 'ocr' THEN s.ocr_total
+  WHEN 'compilation' THEN s.compilation_total WHEN 'extraction' THEN s.extraction_total
+  WHEN 'deploy' THEN s.deploy_total ELSE 1 END"""
+STAGE_COMPLETED = """CASE s.current_stage WHEN 'fetch' THEN s.fetch_completed WHEN 'ocr' THEN s.ocr_completed
+  WHEN 'compilation' THEN s.compilation_completed WHEN 'extraction' THEN s.extraction_completed
+  WHEN 'deploy' THEN s.deploy_completed ELSE 1 END"""
+DERIVED = {
+    "current_stage": "s.current_stage",
+    "stage_total": STAGE_TOTAL,
+    "stage_completed": STAGE_COMPLETED,
+    "started_at": "s.started_at",
+    "updated_at": "s.updated_at",
+}
+
+
+def upgrade() -> None:
+    lock_tables("site_progress")
+    refuse_recent_writes(
+        "site_progress", postgresql="updated_at > now() - interval '24 hours'",
+        sqlite="datetime(updated_at) > datetime('now', '-24 hours')",
+    )
+    archive_table("site_progress")
+    note_absence("table", "site_progress")
+
+
+def downgrade() -> None:
+    require_archived("table", "site_progress")
+    refresh_archived("site_progress", key="subdomain", source="sites", changed_at="updated_at", derived=DERIVED)
+    restore_table("site_progress")
+    if force_reason() is not None:
+        create_table(site_progress())
+    forget_absence("table", "site_progress")
+
+
+def site_progress() -> sa.Table:
+    """Only for a forced downgrade, after the archive was purged."""
+    return table_of(
+        "site_progress",
+        sa.Column("subdomain", sa.String, nullable=False),
+        sa.Column("current_stage", sa.String),
+        sa.Column("stage_total", sa.Integer, server_default=sa.text("0"), nullable=False),
+        sa.Column("stage_completed", sa.Integer, server_default=sa.text("0"), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True)),
+        sa.Column("updated_at", sa.DateTime(timezone=True)),
+        sa.PrimaryKeyConstraint("subdomain", name="pk_site_progress"),
+    )

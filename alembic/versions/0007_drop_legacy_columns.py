@@ -1,0 +1,100 @@
+"""Contract: the five legacy columns of `sites` go.
+
+Why: `current_stage`, the counters and `updated_at` say it all. Nothing is lost: the values are copied
+into `pipestate_archive.sites_columns` first, in batches, while triggers keep the copy true; the
+downgrade brings every value back. For sites that changed since, it derives what the old code would
+have written (ocr: needs_ocr, extraction: needs_extraction, deploy: needs_deploy, completed: deployed,
+or no_documents where the last error says so) and keeps archived times that nothing replaced.
+Lock: on `sites`, SHARE ROW EXCLUSIVE to add the triggers and ACCESS EXCLUSIVE to drop the columns,
+each for milliseconds.
+Guard: no legacy column was written within 24 hours; before the lock in all rows, under it in what
+the triggers saw.
+Verified by: sites-consolidation, phase `cleanup`.
+
+Revision ID: 0007
+Revises: 0006
+"""
+
+import sqlalchemy as sa
+
+from pipestate.migrations import add_columns, archive_columns, restore_columns, table_of
+from pipestate.migrations.archive import changed_since_archived, forget_absence, note_absence, require_archived
+from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
+from pipestate.migrations.guard import force_reason, refuse_recent_writes
+from pipestate.migrations.locks import lock_tables
+from pipestate.migrations.sql import is_sqlite
+from pipestate.migrations.tables import comment_table
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+COLUMNS = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
+COMMENT = "Sites and the one account of their pipeline state: current_stage, counters, last error"
+
+NO_DOCUMENTS = """(s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
+  OR lower(s.last_error_message) LIKE '%no pdfs found%'))"""
+EXTRACTED = "s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total"
+
+
+def upgrade() -> None:
+    # `last_updated` is local time without a zone: up to twelve hours behind UTC.
+    refuse_recent_writes(
+        "sites",
+        column="last_updated",
+        postgresql="last_updated > to_char(now() - interval '36 hours', 'YYYY-MM-DD\"T\"HH24:MI:SS')",
+        sqlite="last_updated > strftime('%Y-%m-%dT%H:%M:%S', 'now', '-36 hours')",
+    )
+    archive_columns("sites", "subdomain", COLUMNS)
+    lock_tables("sites")
+    refuse_late_writes("sites", within="24 hours")
+    drop_archived_columns("sites", COLUMNS)
+    note_absence("columns", "sites")
+    comment_table("sites", COMMENT)
+
+
+def downgrade() -> None:
+    require_archived("columns", "sites")
+    since = changed_since_archived("columns", "sites", "s.updated_at")
+    restore_columns(
+        "sites", "subdomain", COLUMNS, changed=f"a.subdomain IS NULL OR {since}", derived=derived()
+    )
+    if force_reason() is not None:
+        add_columns(legacy_columns())
+    forget_absence("columns", "sites")
+
+
+def legacy_columns() -> sa.Table:
+    return table_of(
+        "sites",
+        sa.Column("status", sa.String),
+        sa.Column("extraction_status", sa.String, server_default="pending"),
+        sa.Column("last_updated", sa.String),
+        sa.Column("last_deployed", sa.String),
+        sa.Column("last_extracted", sa.String),
+    )
+
+
+def derived() -> dict[str, str]:
+    """What the old code would have written, over a site `s` and its archived values `a`."""
+    when = (
+        "strftime('%Y-%m-%dT%H:%M:%S', s.updated_at)"
+        if is_sqlite()
+        else "to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')"
+    )
+    return {
+        "status": f"""CASE WHEN {NO_DOCUMENTS} THEN 'no_documents'
+  WHEN s.current_stage = 'ocr' THEN 'needs_ocr'
+  WHEN s.current_stage IN ('compilation', 'extraction') THEN 'needs_extraction'
+  WHEN s.current_stage = 'deploy' THEN 'needs_deploy'
+  WHEN s.current_stage = 'completed' THEN 'deployed'
+  ELSE a.status END""",
+        "extraction_status": f"""CASE WHEN {EXTRACTED} AND s.extraction_completed = 0 THEN 'failed'
+  WHEN {EXTRACTED} THEN 'completed'
+  ELSE coalesce(a.extraction_status, 'pending') END""",
+        "last_updated": f"coalesce({when}, a.last_updated)",
+        "last_deployed": f"""CASE WHEN s.current_stage = 'completed' AND NOT coalesce({NO_DOCUMENTS}, false)
+  THEN {when} ELSE a.last_deployed END""",
+        "last_extracted": f"CASE WHEN {EXTRACTED} THEN {when} ELSE a.last_extracted END",
+    }

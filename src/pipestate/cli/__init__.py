@@ -1,0 +1,1 @@
+"""The command line: thin verbs that load, call, render and exit."""

@@ -1,0 +1,93 @@
+"""Which database, and where the chain and the runbooks live: one answer for pipestate and Alembic."""
+
+import configparser
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from pipestate.errors import ConfigError
+
+HOW_TO_NAME_A_DATABASE = (
+    "give --database-url (Alembic: -x url=...), or set PIPESTATE_DATABASE_URL or DATABASE_URL, "
+    "or sqlalchemy.url in alembic.ini"
+)
+DRIVERS = {"postgresql": "postgresql+psycopg2", "postgres": "postgresql+psycopg2", "sqlite": "sqlite"}
+
+
+def resolve_url(
+    explicit: str | None = None,
+    *,
+    ini_url: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> URL:
+    """The first of: the option, PIPESTATE_DATABASE_URL, DATABASE_URL, alembic.ini."""
+    environ = os.environ if environ is None else environ
+    sources = {
+        "--database-url": explicit,
+        "PIPESTATE_DATABASE_URL": environ.get("PIPESTATE_DATABASE_URL"),
+        "DATABASE_URL": environ.get("DATABASE_URL"),
+        "alembic.ini": ini_url,
+    }
+    for source, text in sources.items():
+        if text is not None and (text.strip() or source == "--database-url"):
+            return parse_url(text, source=source)
+    raise ConfigError(f"no database given: {HOW_TO_NAME_A_DATABASE}")
+
+
+def parse_url(text: str, *, source: str = "the database URL") -> URL:
+    """A URL with the driver that pipestate uses.
+
+    SQLAlchemy 2.1 reads a bare `postgresql://` as psycopg 3, and no version knows `postgres://`.
+
+    >>> parse_url("postgres://app@db/civic").drivername
+    'postgresql+psycopg2'
+    """
+    try:
+        url = make_url(text.strip())
+    except (ArgumentError, ValueError) as error:
+        raise ConfigError(
+            f"{source} is not a database URL; it looks like postgresql://user:password@host:5432/name "
+            "(a special character in the password must be percent-encoded)"
+        ) from error
+    backend = url.drivername.partition("+")[0]
+    if backend not in DRIVERS:
+        raise ConfigError(f"{source} names {backend}; pipestate works with PostgreSQL and SQLite")
+    return url.set(drivername=DRIVERS[backend])
+
+
+def shown(url: URL) -> str:
+    """The URL as people may see it: the password masked, the driver left out.
+
+    >>> shown(parse_url("postgresql://app:secret@db/civic"))
+    'postgresql://app:***@db/civic'
+    """
+    plain = url.set(drivername=url.drivername.partition("+")[0])
+    secret = [name for name in plain.query if "password" in name.lower()]
+    return plain.difference_update_query(secret).render_as_string(hide_password=True)
+
+
+def without_secrets(message: str, url: URL) -> str:
+    """A driver's message with this URL's password masked, however it was spelt."""
+    passwords = [url.password, *(value for name, value in url.query.items() if "password" in name.lower())]
+    for password in passwords:
+        if password:
+            message = message.replace(str(password), "***")
+    return message
+
+
+def ini_url(path: Path) -> str | None:
+    """`sqlalchemy.url` of an alembic.ini, without loading Alembic."""
+    if not path.is_file():
+        return None
+    parser = configparser.ConfigParser({"here": str(path.resolve().parent)})
+    parser.read(path, encoding="utf-8")
+    return parser.get("alembic", "sqlalchemy.url", fallback=None)
+
+
+def project_root() -> Path:
+    """Where `alembic.ini`, `alembic/` and `runbooks/` are: in the wheel, or the checkout."""
+    shipped = Path(__file__).parent / "shipped"
+    return shipped if shipped.is_dir() else Path(__file__).parents[2]

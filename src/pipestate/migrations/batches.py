@@ -1,0 +1,49 @@
+"""Work on many rows in short transactions, in key order, so that nobody waits for long."""
+
+from pipestate.migrations import sql
+
+BATCH_SIZE = 2000
+
+
+def update_in_batches(
+    table: str,
+    key: str,
+    statement: str,
+    *,
+    condition: str = "true",
+    size: int = BATCH_SIZE,
+    computed: bool = False,
+) -> None:
+    """Run `statement` once for each range of keys, each in a transaction of its own (PostgreSQL).
+
+    In it, `{range}` stands for the condition that selects the batch's keys (`{range s}`: of the alias
+    `s`, where the statement reads the table a second time). It must stand being run
+    again: after a kill the ranges start anew. `condition` says whether there is anything to do.
+    With `computed`, `statement` is an SQL expression for the statement. Use inside `sql.autocommit()`.
+    """
+    target, column = sql.name(table), sql.name(key)
+    work = statement if computed else sql.dollar(statement, "work")
+    pick = f"SELECT max(k) FROM (SELECT {column} AS k FROM {target} %s ORDER BY {column} LIMIT {size}) b"
+    sql.do(
+        f"""  IF NOT ({condition}) THEN RETURN; END IF;
+  work := ({work});
+  EXECUTE {sql.literal(pick % "")} INTO upto;
+  LOOP
+    EXIT WHEN upto IS NULL;
+    EXECUTE replace(replace(work, '{{range}}', {_range(target, column)}), '{{range s}}', {_range("s", column)})
+      USING below, upto;
+    COMMIT;
+    below := upto;
+    EXECUTE {sql.literal(pick % f"WHERE {column} > $1")} INTO upto USING below;
+  END LOOP;""",
+        f"  work text;\n  below {target}.{column}%TYPE;\n  upto {target}.{column}%TYPE;",
+    )
+
+
+def _range(table: str, key: str) -> str:
+    """As an expression: the condition for keys above $1, or from the start, up to $2."""
+    upper = f"{table}.{key} <= $2"
+    return (
+        f"CASE WHEN below IS NULL THEN {sql.literal(f'($1 IS NULL AND {upper})')} "
+        f"ELSE {sql.literal(f'({table}.{key} > $1 AND {upper})')} END"
+    )

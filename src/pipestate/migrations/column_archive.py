@@ -1,0 +1,277 @@
+"""Columns that go out of use without losing a value: copied aside while a trigger keeps the copy true.
+
+1. Under a short lock, an archive table `pipestate_archive.<table>_columns` and two triggers.
+2. In batches and without a lock, the values; what is written meanwhile, the triggers bring along.
+3. Under a short lock, the triggers and the columns go (`drop_archived_columns`).
+
+Back: the columns are added again, the values return in batches, and then what hung on the columns
+(indexes, constraints, NOT NULL) returns as well. On SQLite all of it is one transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pipestate.migrations import archive, sql, sqlite_archive
+from pipestate.migrations.batches import update_in_batches
+from pipestate.migrations.guard import closed
+from pipestate.migrations.locks import lock_tables
+
+# The transaction time of the last write that a trigger saw; NULL for rows that were only copied.
+WRITTEN_AT = "written_at"
+
+
+def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
+    """Copy the columns' values aside and keep the copy true. Run again, it goes on where it stopped."""
+    if sql.is_sqlite():
+        return
+    there = _any_column(table, columns)
+    archive.refuse_dependents(table, there, columns=columns)
+    archive.create_archive(there)
+    lock_tables(table, mode="SHARE ROW EXCLUSIVE", when=there)
+    sql.do(_creation(table, key, columns), "  names text;\n  fresh text;\n  changed text;\n  known text;")
+    with sql.autocommit():
+        update_in_batches(table, key, _copy(table, key, columns), condition=there, computed=True)
+        _refuse_untrue_copy(table, key, columns)
+
+
+def refuse_late_writes(table: str, *, within: str) -> None:
+    """Under the lock: refuse where the triggers saw one of the columns written. An index answers."""
+    if sql.is_sqlite():
+        return
+    copy = sql.name(_copy_name(table))
+    late = f"SELECT count(*) FROM {copy} WHERE {WRITTEN_AT} > now() - interval {sql.literal(within)}"
+    message = (
+        f"the gate is closed: the legacy columns of {{n}} rows of {table} were written while they were being "
+        f"archived. Stop what writes them; to see them: SELECT * FROM {copy} WHERE {WRITTEN_AT} IS NOT NULL"
+    )
+    sql.do(
+        f"""  IF {sql.regclass(_copy_name(table))} IS NULL THEN RETURN; END IF;
+  EXECUTE {sql.literal(late)} INTO late;
+  IF late > 0 THEN
+    {closed(message, {"n": "late"})}
+  END IF;""",
+        "  late bigint;",
+    )
+
+
+def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
+    """Drop the columns and the triggers, and write down what hung on them. The caller holds the lock."""
+    if sql.is_sqlite():
+        sqlite_archive.archive_columns(table, columns)
+        return
+    sql.do(_removal(table, columns), "  todo text;")
+
+
+def restore_columns(
+    table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
+) -> None:
+    """Bring the columns and their values back.
+
+    `changed` says, of a row `s` whose archived values are `a`, whether it was written to since; then
+    its values are `derived`, expressions over the same two. A row that was not there yet has changed.
+    Rows in which somebody has written one of the columns since they came back are left alone.
+    """
+    if sql.is_sqlite():
+        sqlite_archive.restore_columns(table, key, changed=changed, derived=derived)
+        return
+    there = f"{sql.regclass(_copy_name(table))} IS NOT NULL AND {sql.regclass(archive.MANIFEST)} IS NOT NULL"
+    archive.create_archive("true")
+    lock_tables(table, when=there)
+    sql.do(_addition(table, there), "  todo text;\n  old_comment text;")
+    with sql.autocommit():
+        update_in_batches(
+            table, key, _return(table, key, columns, changed, derived), condition=there, computed=True
+        )
+        sql.execute_each(
+            "SELECT regexp_replace(value, '^CREATE (UNIQUE )?INDEX ', 'CREATE \\1INDEX CONCURRENTLY ') "
+            f"FROM jsonb_each_text({_hanging(table, 'indexes')}) WHERE to_regclass(key) IS NULL"
+        )
+    lock_tables(table, when=there)
+    sql.do(_completion(table, there), "  rule record;")
+
+
+def _copy_name(table: str) -> str:
+    return f"{archive.SCHEMA}.{table}_columns"
+
+
+def _any_column(table: str, columns: Sequence[str]) -> str:
+    return (
+        f"EXISTS (SELECT FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname IN ({sql.literals(columns)}) AND NOT attisdropped)"
+    )
+
+
+def _names(table: str, columns: Sequence[str], template: str, glue: str, also: str = "") -> str:
+    """As an expression: the template, filled in for each of the columns that the table has."""
+    return (
+        f"(SELECT string_agg(format({sql.literal(template)}, attname), {sql.literal(glue)} ORDER BY attnum) "
+        f"FROM pg_attribute WHERE attrelid = {sql.regclass(table)} AND NOT attisdropped "
+        f"AND attname IN ({sql.literals(columns)}){also})"
+    )
+
+
+def _creation(table: str, key: str, columns: Sequence[str]) -> str:
+    copy, keep = sql.name(_copy_name(table)), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
+    target, column = sql.name(table), sql.name(key)
+    return f"""  names := {_names(table, columns, "%1$I", ", ")};
+  IF names IS NULL THEN RETURN; END IF;
+  fresh := {_names(table, columns, "NEW.%1$I", ", ")};
+  changed := {_names(table, columns, "%1$I = excluded.%1$I", ", ")};
+  known := coalesce({_names(table, columns, "NEW.%1$I IS NOT NULL", " OR ", " AND NOT atthasdef")}, 'true');
+  IF {sql.regclass(_copy_name(table))} IS NULL THEN
+    EXECUTE 'CREATE TABLE {copy} AS SELECT {column}, ' || names
+      || ', NULL::timestamptz AS {WRITTEN_AT} FROM {target} WITH NO DATA';
+    ALTER TABLE {copy} ADD PRIMARY KEY ({column});
+    CREATE INDEX ON {copy} ({WRITTEN_AT}) WHERE {WRITTEN_AT} IS NOT NULL;
+  END IF;
+  EXECUTE format($make$
+    CREATE OR REPLACE FUNCTION {keep}() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $keep$
+    BEGIN
+      INSERT INTO {copy} ({column}, %1$s, {WRITTEN_AT})
+      VALUES (NEW.{column}, %2$s, CASE WHEN TG_OP = 'UPDATE' OR %3$s THEN now() END)
+      ON CONFLICT ({column}) DO UPDATE SET %4$s, {WRITTEN_AT} = excluded.{WRITTEN_AT};
+      RETURN NULL;
+    END $keep$ $make$, names, fresh, known, changed);
+  IF NOT EXISTS (SELECT FROM pg_trigger
+                 WHERE tgrelid = {sql.regclass(table)} AND tgname = 'pipestate_keep_inserted') THEN
+    CREATE TRIGGER pipestate_keep_inserted AFTER INSERT ON {target}
+      FOR EACH ROW EXECUTE FUNCTION {keep}();
+    EXECUTE 'CREATE TRIGGER pipestate_keep_updated AFTER UPDATE ON {target} FOR EACH ROW '
+      || 'WHEN (ROW(OLD.{column}, ' || replace(fresh, 'NEW.', 'OLD.') || ') IS DISTINCT FROM '
+      || 'ROW(NEW.{column}, ' || fresh || ')) EXECUTE FUNCTION {keep}()';
+  END IF;"""
+
+
+def _copy(table: str, key: str, columns: Sequence[str]) -> str:
+    copy, column = sql.name(_copy_name(table)), sql.name(key)
+    names = _names(table, columns, "%1$I", ", ")
+    return (
+        f"SELECT format('INSERT INTO {copy} ({column}, %1$s) SELECT {column}, %1$s FROM {sql.name(table)} "
+        f"WHERE {{range}} ON CONFLICT DO NOTHING', {names})"
+    )
+
+
+def _refuse_untrue_copy(table: str, key: str, columns: Sequence[str]) -> None:
+    """The proof, before anything is dropped: every row is in the copy, with the values it has now."""
+    copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
+    differs = _names(table, columns, "s.%1$I IS DISTINCT FROM a.%1$I", " OR ")
+    sql.do(
+        f"""  IF NOT {_any_column(table, columns)} THEN RETURN; END IF;
+  EXECUTE 'SELECT count(*) FROM {target} s LEFT JOIN {copy} a USING ({column}) WHERE a.{column} IS NULL OR '
+    || {differs} INTO bad;
+  IF bad > 0 THEN
+    {sql.refusal(f"{{n}} rows of {table} are not in {copy} as they are: something took its triggers away. "
+                 f"DROP TABLE {copy}, then run the same again", {"n": "bad"})}
+  END IF;""",
+        "  bad bigint;",
+    )
+    sql.break_off_unless(f"NOT {_any_column(table, columns)} OR {sql.regclass(_copy_name(table))} IS NOT NULL")
+
+
+def _removal(table: str, columns: Sequence[str]) -> str:
+    target, keep = sql.name(table), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
+    these = (
+        f"attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}) AND NOT attisdropped"
+    )
+    numbers = f"ARRAY(SELECT attnum FROM pg_attribute WHERE {these})"
+    return f"""  todo := {_names(table, columns, "DROP COLUMN %1$I", ", ")};
+  IF todo IS NULL THEN RETURN; END IF;
+  INSERT INTO {archive.MANIFEST} (kind, name, origin, definition)
+  SELECT 'columns', relname, relnamespace::regnamespace::text, jsonb_build_object(
+    'comment', obj_description(c.oid, 'pg_class'),
+    'columns', (SELECT jsonb_agg(jsonb_build_object(
+        'name', attname, 'type', format_type(atttypid, atttypmod), 'not_null', attnotnull,
+        'default', pg_get_expr(adbin, adrelid), 'comment', col_description(attrelid, attnum)) ORDER BY attnum)
+      FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE {these}),
+    'constraints', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint
+      WHERE conrelid = c.oid AND contype <> 'n' AND conkey && {numbers}), '{{}}'),
+    'indexes', coalesce((SELECT jsonb_object_agg(indexrelid::regclass::text, pg_get_indexdef(indexrelid))
+      FROM pg_index i WHERE indrelid = c.oid
+        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND conrelid = c.oid)
+        AND EXISTS (SELECT FROM pg_depend WHERE objid = indexrelid AND refobjid = c.oid
+                    AND refobjsubid = ANY ({numbers}))), '{{}}'))
+  FROM pg_class c WHERE c.oid = {sql.regclass(table)}
+  ON CONFLICT (kind, name) DO UPDATE
+  SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition;
+  DROP TRIGGER IF EXISTS pipestate_keep_inserted ON {target};
+  DROP TRIGGER IF EXISTS pipestate_keep_updated ON {target};
+  DROP FUNCTION IF EXISTS {keep}();
+  EXECUTE {sql.literal(f"ALTER TABLE {target} ")} || todo;"""
+
+
+def _entry(table: str) -> str:
+    return f"FROM {archive.MANIFEST} WHERE kind = 'columns' AND name = {sql.literal(table)}"
+
+
+def _hanging(table: str, what: str) -> str:
+    return f"(SELECT definition -> '{what}' {_entry(table)})"
+
+
+def _addition(table: str, there: str) -> str:
+    """The columns, nullable at first; and the comment that the table had."""
+    return f"""  IF NOT ({there}) THEN RETURN; END IF;
+  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s%s', c ->> 'name', c ->> 'type',
+      coalesce(' DEFAULT ' || (c ->> 'default'), '')), ', ' ORDER BY n), min(definition ->> 'comment')
+  INTO todo, old_comment
+  FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS x (c, n)
+  WHERE kind = 'columns' AND name = {sql.literal(table)};
+  EXECUTE {sql.literal(f"ALTER TABLE {sql.name(table)} ")} || todo;
+  EXECUTE format({sql.literal(f"COMMENT ON TABLE {sql.name(table)} IS %L")}, old_comment);"""
+
+
+def _return(
+    table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]
+) -> str:
+    """An UPDATE of those rows in which every column is still what ADD COLUMN made it."""
+    copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
+    known = f"(SELECT attname FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))})"
+    only = f" AND attname IN {known}"
+    assignments = _names(table, columns, "%1$I = v.%1$I", ", ", only)
+    untouched = (
+        f"(SELECT string_agg(format('%s.%I IS NOT DISTINCT FROM %s', {sql.literal(target)}, attname, "
+        f"coalesce(pg_get_expr(adbin, adrelid), 'NULL')), ' AND ') "
+        f"FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
+        f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}){only})"
+    )
+    cases = ", ".join(
+        f"({sql.literal(name)}, {sql.literal(f'CASE WHEN {changed} THEN {expression} ELSE a.{sql.name(name)} END')})"
+        for name, expression in derived.items()
+    )
+    values = (
+        f"(SELECT string_agg(expression || ' AS ' || quote_ident(name), ', ') "
+        f"FROM (VALUES {cases}) AS x (name, expression) WHERE name IN {known})"
+    )
+    return (
+        f"SELECT format('UPDATE {target} SET %s FROM (SELECT s.{column} AS k, %s FROM {target} s "
+        f"LEFT JOIN {copy} a USING ({column}) WHERE {{range s}}) v WHERE v.k = {target}.{column} AND {{range}} AND %s', "
+        f"{assignments}, {values}, {untouched})"
+    )
+
+
+def _completion(table: str, there: str) -> str:
+    target = sql.name(table)
+    return f"""  IF NOT ({there}) THEN RETURN; END IF;
+  FOR rule IN SELECT key, value FROM jsonb_each_text({_hanging(table, "constraints")}) LOOP
+    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = {sql.regclass(table)} AND conname = rule.key) THEN
+      BEGIN
+        EXECUTE format({sql.literal(f"ALTER TABLE {target} ADD CONSTRAINT %I %s")}, rule.key, rule.value);
+      EXCEPTION WHEN integrity_constraint_violation THEN
+        RAISE WARNING 'constraint % of {table} did not come back: rows written since break it', rule.key;
+      END;
+    END IF;
+  END LOOP;
+  FOR rule IN SELECT c ->> 'name' AS name, c ->> 'not_null' AS required, c ->> 'comment' AS comment
+      FROM jsonb_array_elements({_hanging(table, "columns")}) AS x (c) LOOP
+    IF rule.required::boolean THEN
+      BEGIN
+        EXECUTE format({sql.literal(f"ALTER TABLE {target} ALTER COLUMN %I SET NOT NULL")}, rule.name);
+      EXCEPTION WHEN not_null_violation THEN
+        RAISE WARNING '{table}.% stays nullable: rows written since have no value for it', rule.name;
+      END;
+    END IF;
+    IF rule.comment IS NOT NULL THEN
+      EXECUTE format({sql.literal(f"COMMENT ON COLUMN {target}.%I IS %L")}, rule.name, rule.comment);
+    END IF;
+  END LOOP;
+  DROP TABLE {sql.name(_copy_name(table))};
+  DELETE {_entry(table)};"""

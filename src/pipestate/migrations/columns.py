@@ -1,0 +1,195 @@
+"""Columns: added in one ALTER, adopted where somebody added them before, never with a rewrite."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateColumn
+
+from pipestate.migrations import objects, sql, sqlite
+from pipestate.migrations.batches import update_in_batches
+from pipestate.migrations.locks import lock_tables
+
+# What an adopted column may be, for what we would have created: conditions on its pg_type row.
+FAMILIES = {
+    "integers": "typname IN ('int2', 'int4', 'int8')",
+    "text": "typcategory IN ('S', 'E')",
+    "booleans": "typname = 'bool'",
+    "times": "typname IN ('timestamp', 'timestamptz')",
+}
+
+
+def add_columns(addition: sa.Table) -> None:
+    """Add to a table those of `addition`'s columns that it lacks, in one ALTER under a short lock.
+
+    Defaults must be constants: then PostgreSQL writes no row. A column that is there with a type of
+    another family is refused; one that is there without its default gets it.
+    """
+    if sql.is_sqlite():
+        sqlite.add_columns(addition)
+        return
+    table, columns = addition.name, list(addition.columns)
+    for column in columns:
+        _refuse_other_type(table, column)
+    incomplete = " OR ".join(_incomplete(table, column) for column in columns)
+    lock_tables(table, when=incomplete)
+    for column in columns:
+        sql.do_when(
+            f"NOT {_has_column(table, column.name)}", objects.remember("column", f"{table}.{column.name}")
+        )
+    additions = ",\n  ".join(f"ADD COLUMN IF NOT EXISTS {_definition(column)}" for column in columns)
+    defaults = ",\n  ".join(
+        f"ALTER COLUMN {sql.name(column.name)} SET DEFAULT {_default(column)}"
+        for column in columns
+        if column.server_default is not None
+    )
+    actions = f"{additions},\n  {defaults}" if defaults else additions
+    sql.do_when(incomplete, f"ALTER TABLE {sql.name(table)}\n  {actions}")
+
+
+def drop_columns(table: str, columns: Sequence[str]) -> None:
+    """Drop those that the chain created, in one ALTER."""
+    if sql.is_sqlite():
+        sqlite.drop_columns(table, columns)
+        return
+    ours = (
+        f"SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') "
+        f"FROM unnest(ARRAY[{sql.literals(list(columns))}]) c"
+    )
+    if objects.kept():
+        ours += (
+            " WHERE EXISTS (SELECT FROM pipestate_object "
+            f"WHERE kind = 'column' AND name = {sql.literal(table + '.')} || c)"
+        )
+    lock_tables(table)
+    sql.do(
+        f"""  todo := ({ours});
+  IF todo IS NOT NULL THEN EXECUTE {sql.literal(f"ALTER TABLE {sql.name(table)} ")} || todo; END IF;""",
+        "  todo text;",
+    )
+    for column in columns:
+        sql.emit(objects.forget("column", f"{table}.{column}"))
+
+
+def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str] = ()) -> None:
+    """Turn naive timestamps into timestamptz, reading them in `-x naive-timezone` (UTC by default).
+
+    With UTC nothing is rewritten. An index on the column would be rebuilt under the lock, so those
+    that are named are dropped first: create them again, concurrently, afterwards. Another zone makes
+    PostgreSQL rewrite the table under the lock; the documentation says so.
+    """
+    if sql.is_sqlite():
+        return
+    zone = op.get_context().opts.get("pipestate_naive_timezone", "UTC")
+    anything = " OR ".join(
+        _has_column(table, column, also=" AND atttypid = 'timestamp'::regtype") for column in columns
+    )
+    lock_tables(table, when=anything)
+    sql.do_when(anything, *(f"DROP INDEX IF EXISTS {sql.name(index)}" for index in indexes))
+    sql.do(
+        f"""  PERFORM set_config('TimeZone', {sql.literal(zone)}, true);
+  SELECT string_agg(format('ALTER COLUMN %I TYPE timestamptz', attname), ', ') INTO todo
+  FROM pg_attribute WHERE attrelid = {sql.regclass(table)} AND atttypid = 'timestamp'::regtype
+    AND attname IN ({sql.literals(list(columns))}) AND NOT attisdropped;
+  IF todo IS NOT NULL THEN EXECUTE {sql.literal(f"ALTER TABLE {sql.name(table)} ")} || todo; END IF;
+  PERFORM set_config('TimeZone', 'UTC', true);""",
+        "  todo text;",
+    )
+
+
+def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
+    """Make columns NOT NULL; where one holds NULL, its repair expression first, in batches.
+
+    1. In batches, repair the rows that hold a NULL.
+    2. Under a short lock, a CHECK that says the same, NOT VALID; validated beside the traffic.
+    3. Under a short lock, SET NOT NULL, which now needs no scan, and the CHECK goes.
+    """
+    if sql.is_sqlite():
+        sqlite.require_not_null(table, repairs)
+        return
+    rule = f"ck_{table}_present"
+    names = {column: sql.name(column) for column in repairs}
+    nullable = (
+        f"EXISTS (SELECT FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname IN ({sql.literals(list(repairs))}) AND NOT attnotnull AND NOT attisdropped)"
+    )
+    holes = " OR ".join(f"{column} IS NULL" for column in names.values())
+    mended = ", ".join(f"{names[c]} = coalesce({names[c]}, {repair})" for c, repair in repairs.items())
+    with sql.autocommit():
+        update_in_batches(
+            table,
+            key,
+            f"UPDATE {sql.name(table)} SET {mended} WHERE {{range}} AND ({holes})",
+            condition=nullable,
+        )
+    present = " AND ".join(f"{column} IS NOT NULL" for column in names.values())
+    alter = f"ALTER TABLE {sql.name(table)}"
+    has_rule = (
+        f"EXISTS (SELECT FROM pg_constraint WHERE conrelid = {sql.regclass(table)} "
+        f"AND conname = {sql.literal(rule)})"
+    )
+    needs_rule = f"{nullable} AND NOT {has_rule}"
+    lock_tables(table, when=needs_rule)
+    sql.do_when(needs_rule, f"{alter} ADD CONSTRAINT {rule} CHECK ({present}) NOT VALID")
+    with sql.autocommit():
+        sql.do_when(has_rule, f"{alter} VALIDATE CONSTRAINT {rule}")
+    lock_tables(table, when=f"{nullable} OR {has_rule}")
+    required = ", ".join(f"ALTER COLUMN {column} SET NOT NULL" for column in names.values())
+    sql.do_when(nullable, f"{alter} {required}")
+    sql.do_when(has_rule, f"{alter} DROP CONSTRAINT {rule}")
+
+
+def comment_column(table: str, column: str, comment: str) -> None:
+    if not sql.is_sqlite():
+        sql.emit(f"COMMENT ON COLUMN {sql.name(f'{table}.{column}')} IS {sql.literal(comment)}")
+
+
+def _definition(column: sa.Column[Any]) -> str:
+    return str(CreateColumn(column).compile(dialect=postgresql.dialect()))
+
+
+def _default(column: sa.Column[Any]) -> str:
+    _, _, default = _definition(column).partition(" DEFAULT ")
+    return default.removesuffix(" NOT NULL")
+
+
+def _has_column(table: str, column: str, *, also: str = "") -> str:
+    return (
+        f"EXISTS (SELECT FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname = {sql.literal(column)} AND NOT attisdropped{also})"
+    )
+
+
+def _incomplete(table: str, column: sa.Column[Any]) -> str:
+    """Is it missing, or without the default it should have?"""
+    default = " AND atthasdef" if column.server_default is not None else ""
+    return f"NOT {_has_column(table, column.name, also=default)}"
+
+
+def _refuse_other_type(table: str, column: sa.Column[Any]) -> None:
+    family = family_of(column.type)
+    if family is None:
+        return
+    actual = (
+        f"(SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname = {sql.literal(column.name)} AND NOT attisdropped)"
+    )
+    wrong = f" AND atttypid NOT IN (SELECT oid FROM pg_type WHERE {FAMILIES[family]})"
+    sql.refuse_when(
+        _has_column(table, column.name, also=wrong),
+        f"{table}.{column.name} exists as {{actual}}, but must hold {family}: rename that column or change "
+        "its type, then run the same again",
+        actual=actual,
+    )
+
+
+def family_of(kind: sa.types.TypeEngine[Any]) -> str | None:
+    families: list[tuple[type[sa.types.TypeEngine[Any]], str]] = [
+        (sa.Boolean, "booleans"),
+        (sa.Integer, "integers"),
+        (sa.DateTime, "times"),
+        (sa.String, "text"),
+    ]
+    return next((name for base, name in families if isinstance(kind, base)), None)

@@ -1,0 +1,94 @@
+"""From a driver's exception to one sentence that says what to do, as Alembic wants to hear it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from alembic.util import CommandError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from pipestate.config import shown, without_secrets
+from pipestate.errors import ConfigError, PipestateError
+
+# What our own DO blocks raise with; the message is already the sentence.
+OWN_SQLSTATE = "PSTAT"
+
+ADVICE = {
+    "28000": "check the user name, or pg_hba.conf on the server",
+    "28P01": "check the password in the URL",
+    "3D000": "create the database first, or check its name in the URL",
+    "42501": "connect as the owner of the tables, or have the missing right granted; then run the same again",
+    "55P03": "end that transaction or wait for it, then run the same again: it goes on where it stopped",
+    "57014": "nothing is half done: run the same command again and it goes on where it stopped",
+    "57P01": "the server ended the connection: run the same again when it is back",
+    "53300": "the server has no free connection: try again later",
+    "2BP01": "drop or change what depends on it, then run the same again",
+    "23503": "mend or delete those rows, then run the same again",
+    "23505": "remove the duplicates, then run the same again",
+    "23514": "mend those rows, then run the same again",
+    "25006": "this server is read-only (a standby?): connect to the primary",
+}
+
+
+class MigrationError(PipestateError, CommandError):
+    """A migration that cannot go on. Alembic prints it without a traceback and exits with 255."""
+
+
+@contextmanager
+def told_plainly(url: URL) -> Iterator[None]:
+    """Turn what drivers raise into a MigrationError; leave errors of ours as they are."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise MigrationError(explain(error, url)) from error
+    except ConfigError as error:
+        raise MigrationError(str(error)) from error
+    except KeyboardInterrupt as error:
+        raise MigrationError(f"interrupted; {ADVICE['57014']}") from error
+
+
+def explain(error: DBAPIError, url: URL) -> str:
+    """One sentence: what went wrong, on which database, what to do next."""
+    original = error.orig
+    state = sqlstate(error)
+    text = without_secrets(_first_sentence(str(original)), url)
+    if state == OWN_SQLSTATE:
+        return text
+    if state is None and error.connection_invalidated:
+        return f"lost the connection to {shown(url)}: {text}; run the same again and it goes on"
+    if state is None:
+        return f"{text} ({shown(url)}); {_advice_without_state(text)}"
+    advice = ADVICE.get(state, "this revision was rolled back: mend what it says, then run the same again")
+    return f"{text} ({shown(url)}); {advice}"
+
+
+def sqlstate(error: DBAPIError) -> str | None:
+    state = getattr(error.orig, "pgcode", None)
+    return state if isinstance(state, str) else None
+
+
+def _first_sentence(text: str) -> str:
+    """The message and its DETAIL, without the LINE/CONTEXT excerpts of the SQL."""
+    kept = []
+    for line in text.strip().splitlines():
+        if re.match(r"(LINE \d+:|CONTEXT:|QUERY:|\s*\^)", line):
+            break
+        kept.append(line.strip())
+    return " ".join(" ".join(kept).split()) or "the database driver gave no reason"
+
+
+def _advice_without_state(text: str) -> str:
+    if "password authentication" in text or "no password supplied" in text:
+        return ADVICE["28P01"]
+    if 'database "' in text and "does not exist" in text:
+        return ADVICE["3D000"]
+    if "locked" in text:
+        return "another program is writing to this file: try again when it is done"
+    if "unable to open database file" in text:
+        return "check the path in the URL"
+    if "not a database" in text:
+        return "the file is not a SQLite database: check the path in the URL"
+    if "readonly" in text or "read-only" in text:
+        return "make the file and its directory writable"
+    return "check that the server runs and that the URL is right, then run the same again"

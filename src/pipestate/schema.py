@@ -1,0 +1,351 @@
+"""The schema at head, as SQLAlchemy Core tables: what `alembic check` compares and the pipeline uses.
+
+Revisions do not import this: it moves on, a revision does not. The legacy table and columns that the
+chain drops are in a MetaData of their own.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Float,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    false,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
+
+metadata = MetaData()
+legacy_metadata = MetaData()
+
+Json = JSON().with_variant(JSONB(), "postgresql")
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _time(name: str, *, default: bool = False) -> Column[Any]:
+    if default:
+        return Column(name, DateTime(timezone=True), server_default=func.current_timestamp(), nullable=False)
+    return Column(name, DateTime(timezone=True))
+
+
+def _count(name: str) -> Column[Any]:
+    return Column(name, Integer, server_default=text("0"), nullable=False)
+
+
+def _counters(stage: str) -> list[Column[Any]]:
+    return [_count(f"{stage}_{what}") for what in ("total", "completed", "failed")]
+
+
+def _counter_rule(stage: str) -> CheckConstraint:
+    return CheckConstraint(
+        f"{stage}_total >= 0 AND {stage}_completed >= 0 AND {stage}_failed >= 0",
+        name=f"ck_sites_{stage}_counters",
+    )
+
+
+sites = Table(
+    "sites",
+    metadata,
+    Column("subdomain", String, nullable=False),
+    Column("name", String),
+    Column("state", String),
+    Column("kind", String),
+    Column("scraper", String),
+    Column("pages", Integer),
+    Column("start_year", Integer),
+    Column("extra", String),
+    Column("country", String),
+    Column("lat", String),
+    Column("lng", String),
+    Column("current_stage", String, comment="fetch, ocr, compilation, extraction, deploy or completed"),
+    _time("started_at"),
+    _time("updated_at"),
+    *(column for stage in STAGES for column in _counters(stage)),
+    Column(
+        "coordinator_enqueued",
+        Boolean,
+        server_default=false(),
+        nullable=False,
+        comment="Claimed by the job that finishes a stage, so that only one coordinator starts",
+    ),
+    Column("last_error_stage", String),
+    Column("last_error_message", Text),
+    _time("last_error_at"),
+    PrimaryKeyConstraint("subdomain", name="pk_sites"),
+    CheckConstraint(
+        "current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')",
+        name="ck_sites_current_stage",
+    ),
+    *(_counter_rule(stage) for stage in STAGES),
+    Index("idx_sites_current_stage", "current_stage"),
+    Index("idx_sites_updated_at", "updated_at"),
+    Index(
+        "idx_sites_coordinator_enqueued",
+        "subdomain",
+        "coordinator_enqueued",
+        postgresql_where=text("coordinator_enqueued = false"),
+        sqlite_where=text("coordinator_enqueued = false"),
+    ),
+    comment="Sites and the one account of their pipeline state: current_stage, counters, last error",
+)
+
+content_items = Table(
+    "content_items",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    PrimaryKeyConstraint("id", name="pk_content_items"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    Column("customer_id", String),
+    Column("package_size", Integer),
+    Column("status", String, server_default="pending", nullable=False),
+    _time("created_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_jobs"),
+)
+
+pipeline_job = Table(
+    "pipeline_job",
+    metadata,
+    Column("subdomain", String, nullable=False),
+    Column("stage", String, nullable=False),
+    Column("job_key", String, nullable=False),
+    _time("finished_at", default=True),
+    PrimaryKeyConstraint("subdomain", "stage", "job_key", name="pk_pipeline_job"),
+    ForeignKeyConstraint(
+        ["subdomain"], ["sites.subdomain"], name="fk_pipeline_job_site", ondelete="CASCADE"
+    ),
+)
+
+pipeline_claim = Table(
+    "pipeline_claim",
+    metadata,
+    Column("subdomain", String, nullable=False),
+    Column("stage", String, nullable=False),
+    _time("claimed_at", default=True),
+    _count("attempts"),
+    PrimaryKeyConstraint("subdomain", name="pk_pipeline_claim"),
+    ForeignKeyConstraint(
+        ["subdomain"], ["sites.subdomain"], name="fk_pipeline_claim_site", ondelete="CASCADE"
+    ),
+)
+
+content_item_pipeline_state = Table(
+    "content_item_pipeline_state",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    Column("content_item_id", BigId, nullable=False),
+    Column("pipeline", String(20), nullable=False),
+    Column("status", String(20), nullable=False),
+    _count("attempt_count"),
+    Column("error_code", String(100)),
+    Column("error_message", Text),
+    _time("last_attempt_at"),
+    _time("processed_at"),
+    _time("created_at", default=True),
+    _time("updated_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_content_item_pipeline_state"),
+    ForeignKeyConstraint(
+        ["content_item_id"], ["content_items.id"], name="fk_cips_content_item", ondelete="CASCADE"
+    ),
+    CheckConstraint(
+        "status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')",
+        name="ck_cips_status",
+    ),
+    CheckConstraint("pipeline IN ('technical', 'fundamental')", name="ck_cips_pipeline"),
+    Index("uix_cips_content_item_pipeline", "content_item_id", "pipeline", unique=True),
+    Index("idx_cips_pipeline_status_last_attempt", "pipeline", "status", "last_attempt_at"),
+    Index("idx_cips_pipeline_status_created", "pipeline", "status", "created_at"),
+    Index("idx_cips_content_item_pipeline_status", "content_item_id", "pipeline", "status"),
+    Index("idx_cips_error_code", "error_code"),
+    Index("idx_cips_updated_at", "updated_at"),
+)
+
+job_results = Table(
+    "job_results",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    Column("job_id", BigId, nullable=False),
+    Column("directory_name", String, nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("idempotency_key", String, nullable=False),
+    Column("payload", Json),
+    Column("response_log", Json),
+    Column("listing_url", Text),
+    Column("error_message", Text),
+    _time("created_at", default=True),
+    _time("updated_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_job_results"),
+    ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_job_results_job", ondelete="CASCADE"),
+    CheckConstraint(
+        "status IN ('submitting', 'submitted', 'failed', 'skipped')", name="ck_job_results_status"
+    ),
+    Index("uix_job_results_idempotency_key", "idempotency_key", unique=True),
+    Index("idx_job_results_job_created", "job_id", text("created_at DESC")),
+    Index("idx_job_results_status_created", "status", text("created_at DESC")),
+)
+
+worker_heartbeats = Table(
+    "worker_heartbeats",
+    metadata,
+    Column("worker_id", String, nullable=False),
+    Column("queue_name", String, nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("current_job_id", BigId),
+    _count("queue_depth"),
+    _count("processing_count"),
+    _time("last_heartbeat", default=True),
+    Column("metadata", Json),
+    PrimaryKeyConstraint("worker_id", name="pk_worker_heartbeats"),
+    ForeignKeyConstraint(
+        ["current_job_id"], ["jobs.id"], name="fk_worker_heartbeats_job", ondelete="SET NULL"
+    ),
+    CheckConstraint(
+        "status IN ('starting', 'idle', 'running', 'paused', 'error')", name="ck_worker_heartbeats_status"
+    ),
+)
+
+# History outlives the job and the worker that it tells of: no foreign keys.
+queue_history = Table(
+    "queue_history",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    Column("job_id", BigId),
+    Column("directory_name", String),
+    Column("event", String(50), nullable=False),
+    Column("details", Json),
+    Column("worker_id", String),
+    _time("created_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_queue_history"),
+    Index("idx_queue_history_job_id", "job_id"),
+    Index("idx_queue_history_event", "event"),
+    Index("idx_queue_history_created_at", "created_at"),
+)
+
+pipestate_object = Table(
+    "pipestate_object",
+    metadata,
+    Column("kind", String(20), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("revision", String(32), nullable=False),
+    _time("created_at", default=True),
+    PrimaryKeyConstraint("kind", "name", name="pk_pipestate_object"),
+)
+
+pipestate_run = Table(
+    "pipestate_run",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    _time("recorded_at", default=True),
+    Column("actor", String, nullable=False),
+    Column("event", String(20), nullable=False),
+    Column("runbook", String(100), nullable=False),
+    Column("phase", String(100), nullable=False),
+    Column("gate", String(20), nullable=False),
+    Column("runbook_sha256", String(64), nullable=False),
+    Column("revision", String(32)),
+    _count("passed"),
+    _count("failed"),
+    _count("warned"),
+    _count("errored"),
+    _count("skipped"),
+    Column("duration_ms", Float),
+    Column("reason", Text),
+    Column("details", Json),
+    PrimaryKeyConstraint("id", name="pk_pipestate_run"),
+    CheckConstraint("event IN ('verify', 'gate', 'force')", name="ck_pipestate_run_event"),
+    Index("idx_pipestate_run_phase", "runbook", "phase", "recorded_at"),
+)
+
+pipestate_attestation = Table(
+    "pipestate_attestation",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("attested_by", String, nullable=False),
+    Column("note", Text),
+    Column("revision", String(32)),
+    _time("attested_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_pipestate_attestation"),
+    Index("idx_pipestate_attestation_name", "name", "attested_at"),
+)
+
+pipestate_observation = Table(
+    "pipestate_observation",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("value", Float, nullable=False),
+    Column("source", String(100), nullable=False),
+    Column("actor", String, nullable=False),
+    Column("revision", String(32)),
+    _time("observed_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_pipestate_observation"),
+    Index("idx_pipestate_observation_name", "name", "observed_at"),
+)
+
+pipestate_reconciliation = Table(
+    "pipestate_reconciliation",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False),
+    _time("started_at", default=True),
+    _time("finished_at"),
+    Column("triggered_by", String(20), nullable=False),
+    Column("actor", String, nullable=False),
+    Column("revision", String(32)),
+    _count("found"),
+    _count("recovered"),
+    _count("skipped"),
+    _count("failed"),
+    Column("details", Json),
+    PrimaryKeyConstraint("id", name="pk_pipestate_reconciliation"),
+    CheckConstraint("triggered_by IN ('cron', 'manual')", name="ck_pipestate_reconciliation_triggered_by"),
+    Index("idx_pipestate_reconciliation_started_at", "started_at"),
+)
+
+site_progress = Table(
+    "site_progress",
+    legacy_metadata,
+    Column("subdomain", String, nullable=False),
+    Column("current_stage", String),
+    _count("stage_total"),
+    _count("stage_completed"),
+    _time("started_at"),
+    _time("updated_at"),
+    PrimaryKeyConstraint("subdomain", name="pk_site_progress"),
+)
+
+# `sites` as it was before 0007, as far as the backfill reads it.
+legacy_sites = Table(
+    "sites",
+    legacy_metadata,
+    Column("subdomain", String, primary_key=True),
+    Column("status", String),
+    Column("extraction_status", String, server_default="pending"),
+    Column("last_updated", String),
+    Column("last_deployed", String),
+    Column("last_extracted", String),
+)
+LEGACY_COLUMNS = frozenset(
+    f"sites.{column.name}" for column in legacy_sites.columns if column.name != "subdomain"
+)
+
