@@ -200,9 +200,9 @@ job_results = Table(
         "status IN ('submitting', 'submitted', 'failed', 'skipped')", name="ck_job_results_status"
     ),
     Index("uix_job_results_idempotency_key", "idempotency_key", unique=True),
-    Index("idx_job_results_job_created", "job_id", text("created_at DESC")),
-    Index("idx_job_results_status_created", "status", text("created_at DESC")),
 )
+Index("idx_job_results_job_created", job_results.c.job_id, job_results.c.created_at.desc())
+Index("idx_job_results_status_created", job_results.c.status, job_results.c.created_at.desc())
 
 worker_heartbeats = Table(
     "worker_heartbeats",

@@ -31,13 +31,18 @@ def add_columns(addition: sa.Table) -> None:
         sqlite.add_columns(addition)
         return
     table, columns = addition.name, list(addition.columns)
-    for column in columns:
-        _refuse_other_type(table, column)
-    incomplete = " OR ".join(_incomplete(table, column) for column in columns)
+    _refuse_other_types(table, columns)
+    incomplete = _incomplete(table, columns)
     lock_tables(table, when=incomplete)
-    for column in columns:
-        sql.do_when(
-            f"NOT {_has_column(table, column.name)}", objects.remember("column", f"{table}.{column.name}")
+    if objects.kept():
+        sql.emit(
+            objects.remember_selected(
+                "column",
+                f"{sql.literal(table + '.')} || wanted",
+                f"FROM unnest(ARRAY[{sql.literals([column.name for column in columns])}]) AS wanted "
+                f"WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+                "AND attname = wanted AND NOT attisdropped)",
+            )
         )
     additions = ",\n  ".join(f"ADD COLUMN IF NOT EXISTS {_definition(column)}" for column in columns)
     defaults = ",\n  ".join(
@@ -46,7 +51,9 @@ def add_columns(addition: sa.Table) -> None:
         if column.server_default is not None
     )
     actions = f"{additions},\n  {defaults}" if defaults else additions
-    sql.do_when(incomplete, f"ALTER TABLE {sql.name(table)}\n  {actions}")
+    sql.do_when(
+        incomplete, f"ALTER TABLE {sql.name(table)}\n  {actions}", why=f"the columns that {table} lacks"
+    )
 
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
@@ -96,6 +103,7 @@ def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str
   IF todo IS NOT NULL THEN EXECUTE {sql.literal(f"ALTER TABLE {sql.name(table)} ")} || todo; END IF;
   PERFORM set_config('TimeZone', 'UTC', true);""",
         "  todo text;",
+        why=f"naive timestamps of {table}, read as {zone}",
     )
 
 
@@ -162,27 +170,32 @@ def _has_column(table: str, column: str, *, also: str = "") -> str:
     )
 
 
-def _incomplete(table: str, column: sa.Column[Any]) -> str:
-    """Is it missing, or without the default it should have?"""
-    default = " AND atthasdef" if column.server_default is not None else ""
-    return f"NOT {_has_column(table, column.name, also=default)}"
+def _incomplete(table: str, columns: Sequence[sa.Column[Any]]) -> str:
+    """Is one of them missing, or without the default it should have?"""
+    defaults = sql.literals([column.name for column in columns if column.server_default is not None] or [""])
+    return (
+        f"(SELECT count(*) FROM pg_attribute WHERE attrelid = {sql.regclass(table)} AND NOT attisdropped "
+        f"AND attname IN ({sql.literals([column.name for column in columns])}) "
+        f"AND (atthasdef OR attname NOT IN ({defaults}))) < {len(columns)}"
+    )
 
 
-def _refuse_other_type(table: str, column: sa.Column[Any]) -> None:
-    family = family_of(column.type)
-    if family is None:
-        return
-    actual = (
-        f"(SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
-        f"AND attname = {sql.literal(column.name)} AND NOT attisdropped)"
-    )
-    wrong = f" AND atttypid NOT IN (SELECT oid FROM pg_type WHERE {FAMILIES[family]})"
-    sql.refuse_when(
-        _has_column(table, column.name, also=wrong),
-        f"{table}.{column.name} exists as {{actual}}, but must hold {family}: rename that column or change "
-        "its type, then run the same again",
-        actual=actual,
-    )
+def _refuse_other_types(table: str, columns: Sequence[sa.Column[Any]]) -> None:
+    for family, condition in FAMILIES.items():
+        names = [column.name for column in columns if family_of(column.type) == family]
+        if not names:
+            continue
+        wrong = (
+            "(SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute "
+            f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(names)}) "
+            f"AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE {condition}))"
+        )
+        sql.refuse_when(
+            f"{wrong} IS NOT NULL",
+            f"{table} has {{wrong}}, but that must hold {family}: rename it or change its type, "
+            "then run the same again",
+            wrong=wrong,
+        )
 
 
 def family_of(kind: sa.types.TypeEngine[Any]) -> str | None:

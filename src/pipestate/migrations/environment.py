@@ -8,7 +8,7 @@ from typing import Any
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, Identity, NullPool, create_engine, event, make_url
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
 
@@ -55,14 +55,14 @@ def _options(context: EnvironmentContext) -> dict[str, str]:
     return options
 
 
-def _settings(options: dict[str, str], *, alone: bool = False) -> dict[str, Any]:
+def _settings(options: dict[str, str], *, alone: bool = False, sqlite: bool = False) -> dict[str, Any]:
     """What both ways give to `context.configure`."""
     return {
         "target_metadata": schema.metadata,
         "version_table": VERSION_TABLE,
         "transaction_per_migration": True,
         "transactional_ddl": True,
-        "compare_server_default": True,
+        "compare_server_default": _differs_in_default if sqlite else True,
         "include_object": _is_ours,
         "autogenerate_plugins": ["alembic.autogenerate.*", "alembic.ext.checkconstraint_byname"],
         "pipestate_naive_timezone": options.get("naive-timezone", "UTC"),
@@ -81,6 +81,14 @@ def _is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to
     if kind == "table":
         return name == schema.site_progress.name
     return kind == "column" and f"{item.table.name}.{name}" in schema.LEGACY_COLUMNS
+
+
+def _differs_in_default(
+    migration: MigrationContext, _inspected: Any, _column: Any, _is: Any, wanted: Any, _rendered: Any
+) -> bool | None:
+    """SQLite has no identity columns: an INTEGER primary key counts by itself. The rest is Alembic's."""
+    del migration
+    return False if isinstance(wanted, Identity) else None
 
 
 # --- Offline ---------------------------------------------------------------------------------------
@@ -160,10 +168,11 @@ def _run_online(context: EnvironmentContext, options: dict[str, str]) -> None:
 
 
 def _migrate(context: EnvironmentContext, connection: Connection, options: dict[str, str]) -> None:
-    prepare = _sqlite_session if connection.dialect.name == "sqlite" else _postgresql_session
+    sqlite = connection.dialect.name == "sqlite"
+    prepare = _sqlite_session if sqlite else _postgresql_session
     alone = _changes_something(context)
     with prepare(connection, alone=alone):
-        context.configure(connection=connection, **_settings(options, alone=alone))
+        context.configure(connection=connection, **_settings(options, alone=alone, sqlite=sqlite))
         _wrap_steps(context.get_context(), _online_step)
         with context.begin_transaction():
             context.run_migrations()

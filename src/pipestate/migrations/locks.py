@@ -94,6 +94,7 @@ def lock_tables(
     pause := least(pause * 2, 2);
   END LOOP;""",
         declare,
+        why=f"lock {', '.join(tables)} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
     )
 
 

@@ -14,13 +14,13 @@ REGISTRY = """CREATE TABLE IF NOT EXISTS pipestate_object (
     kind VARCHAR(20) NOT NULL,
     name VARCHAR(200) NOT NULL,
     revision VARCHAR(32) NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    created_at {time} DEFAULT CURRENT_TIMESTAMP NOT NULL,
     CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
 )"""
 
 
 def create_registry() -> None:
-    sql.emit(REGISTRY)
+    sql.emit(REGISTRY.format(time="DATETIME" if sql.is_sqlite() else "TIMESTAMP WITH TIME ZONE"))
 
 
 def drop_registry() -> None:
@@ -39,6 +39,14 @@ def remember(kind: str, name: str) -> str:
     values = sql.literals((kind, name, _revision()))
     return (
         f"INSERT INTO pipestate_object (kind, name, revision) VALUES ({values}) ON CONFLICT DO NOTHING"
+    )
+
+
+def remember_selected(kind: str, name: str, source: str) -> str:
+    """The same for several, `name` being an expression over the rows of `source`."""
+    return (
+        "INSERT INTO pipestate_object (kind, name, revision) "
+        f"SELECT {sql.literal(kind)}, {name}, {sql.literal(_revision())} {source} ON CONFLICT DO NOTHING"
     )
 
 

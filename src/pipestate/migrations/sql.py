@@ -69,17 +69,19 @@ def emit(statement: str) -> None:
         op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
-def do(body: str, declare: str = "") -> None:
-    """Run a PL/pgSQL block."""
+def do(body: str, declare: str = "", *, why: str = "") -> None:
+    """Run a PL/pgSQL block; `why` is for the reader of a script."""
+    if why and is_offline():
+        op.get_context().impl.output_buffer.write(f"-- {why}\n")  # type: ignore[union-attr]
     declare = f"DECLARE\n{declare}\n" if declare else ""
     guard = _part_assertion() if is_offline() and in_autocommit() else ""
     emit(f"DO {dollar(f'{chr(10)}{declare}BEGIN{chr(10)}{guard}{body}{chr(10)}END ', 'pipestate')}")
 
 
-def do_when(condition: str, *statements: str) -> None:
+def do_when(condition: str, *statements: str, why: str = "") -> None:
     """Run the statements where the condition holds. They are looked at only then."""
     body = "\n".join(f"  EXECUTE {dollar(statement, 'ddl')};" for statement in statements)
-    do(f"IF {condition} THEN\n{body}\nEND IF;")
+    do(f"IF {condition} THEN\n{body}\nEND IF;", why=why)
 
 
 def refuse_when(condition: str, message: str, **values: str) -> None:
@@ -88,7 +90,7 @@ def refuse_when(condition: str, message: str, **values: str) -> None:
     >>> refusal("x is {n}", {"n": "1 + 1"})
     "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('x is %s', 1 + 1);"
     """
-    do(f"IF {condition} THEN\n  {refusal(message, values)}\nEND IF;")
+    do(f"IF {condition} THEN\n  {refusal(message, values)}\nEND IF;", why="a condition that must not hold")
 
 
 def refusal(message: str, values: dict[str, str] | None = None) -> str:

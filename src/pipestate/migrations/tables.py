@@ -49,7 +49,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
     rest = [index.statement() for index in indexes] + [objects.remember("table", table.name)]
     rest += [objects.remember("index", index.name) for index in indexes]
     body = "\n".join(f"  EXECUTE {sql.dollar(text, 'ddl')};" for text in rest)
-    sql.do(f"IF {sql.regclass(table.name)} IS NULL THEN\n  EXECUTE {statement};\n{body}\nEND IF;")
+    sql.do(f"IF {sql.regclass(table.name)} IS NULL THEN\n  EXECUTE {statement};\n{body}\nEND IF;", why=f"create {table.name}")
 
 
 def drop_table(name: str) -> None:
