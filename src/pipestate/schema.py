@@ -35,6 +35,8 @@ metadata = MetaData()
 legacy_metadata = MetaData()
 
 Json = JSON().with_variant(JSONB(), "postgresql")
+# The application's own keys may be of another type; what points at them follows (see KeyOf).
+ADOPTED_KEY = {"adopted": True}
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 
 
@@ -108,14 +110,14 @@ sites = Table(
 content_items = Table(
     "content_items",
     metadata,
-    Column("id", BigId, Identity(), nullable=False),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
     PrimaryKeyConstraint("id", name="pk_content_items"),
 )
 
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", BigId, Identity(), nullable=False),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
     Column("customer_id", String),
     Column("package_size", Integer),
     Column("status", String, server_default="pending", nullable=False),
@@ -152,8 +154,8 @@ pipeline_claim = Table(
 content_item_pipeline_state = Table(
     "content_item_pipeline_state",
     metadata,
-    Column("id", BigId, Identity(), nullable=False),
-    Column("content_item_id", BigId, nullable=False),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
+    Column("content_item_id", BigId, nullable=False, info=ADOPTED_KEY),
     Column("pipeline", String(20), nullable=False),
     Column("status", String(20), nullable=False),
     _count("attempt_count"),
@@ -183,8 +185,8 @@ content_item_pipeline_state = Table(
 job_results = Table(
     "job_results",
     metadata,
-    Column("id", BigId, Identity(), nullable=False),
-    Column("job_id", BigId, nullable=False),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
+    Column("job_id", BigId, nullable=False, info=ADOPTED_KEY),
     Column("directory_name", String, nullable=False),
     Column("status", String(20), nullable=False),
     Column("idempotency_key", String, nullable=False),
@@ -210,7 +212,7 @@ worker_heartbeats = Table(
     Column("worker_id", String, nullable=False),
     Column("queue_name", String, nullable=False),
     Column("status", String(20), nullable=False),
-    Column("current_job_id", BigId),
+    Column("current_job_id", BigId, info=ADOPTED_KEY),
     _count("queue_depth"),
     _count("processing_count"),
     _time("last_heartbeat", default=True),
@@ -228,8 +230,8 @@ worker_heartbeats = Table(
 queue_history = Table(
     "queue_history",
     metadata,
-    Column("id", BigId, Identity(), nullable=False),
-    Column("job_id", BigId),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
+    Column("job_id", BigId, info=ADOPTED_KEY),
     Column("directory_name", String),
     Column("event", String(50), nullable=False),
     Column("details", Json),

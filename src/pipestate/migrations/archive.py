@@ -46,6 +46,7 @@ def archive_table(table: str, *, when: str = "true") -> None:
     keys = f"FROM pg_constraint WHERE conrelid = {sql.regclass(table)} AND contype = 'f'"
     record = f"""INSERT INTO {MANIFEST} (kind, name, origin, definition)
 SELECT 'table', relname, relnamespace::regnamespace::text, jsonb_build_object(
+  'ours', {objects.is_ours("table", table)},
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) {keys}), '{{}}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) {keys}), '[]'))
 FROM pg_class WHERE oid = {sql.regclass(table)}
@@ -100,7 +101,7 @@ def bring_back_table(table: str) -> None:
     )
     sql.do(
         f"""  IF NOT ({archived}) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys' INTO home, keys {entry};
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours {entry};
   IF home IS NULL THEN RETURN; END IF;
   EXECUTE format('ALTER TABLE {SCHEMA}.%I SET SCHEMA %I', {sql.literal(table)}, home);
   FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
@@ -108,8 +109,8 @@ def bring_back_table(table: str) -> None:
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE {entry};
-  {objects.remember("table", table) if objects.kept() else "NULL"};""",
-        "  home text;\n  keys jsonb;\n  rule record;",
+  IF ours THEN EXECUTE {sql.literal(objects.remember("table", table))}; END IF;""",
+        "  home text;\n  keys jsonb;\n  ours boolean;\n  rule record;",
     )
 
 

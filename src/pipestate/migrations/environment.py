@@ -72,11 +72,13 @@ def _settings(options: dict[str, str], *, alone: bool = False, sqlite: bool = Fa
 
 
 def _is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
-    """For `alembic check`: the application's own tables and columns are none of our business.
+    """For `alembic check`: the application's own tables, columns and types of keys are its own business.
 
     Of what is in the database but not in the metadata, only a legacy table or column is a finding.
     """
-    if not reflected or compare_to is not None:
+    if not reflected:
+        return kind != "column" or compare_to is None or "adopted" not in item.info
+    if compare_to is not None:
         return True
     if kind == "table":
         return name == schema.site_progress.name

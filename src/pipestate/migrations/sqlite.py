@@ -162,31 +162,41 @@ def drop_constraint(table: str, name: str) -> None:
 
 @contextmanager
 def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperations]:
-    """Alembic's batch rebuild, keeping what it loses: CHECKs, triggers, and indexes on expressions."""
-    checks: list[sa.CheckConstraint] = []
-    aside: list[str] = []
-    if not sql.is_offline():
-        checks = [
-            sa.CheckConstraint(sa.text(check["sqltext"]), name=check["name"])
-            for check in inspector().get_check_constraints(table)
-            if not any(re.search(rf"\b{re.escape(gone)}\b", f"{check['name']} {check['sqltext']}") for gone in without)
-        ]
-        query = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"
-        aside = [row[0] for row in op.get_bind().exec_driver_sql(query, (table,))]
-        # Views that read the table must not be looked at while it is away.
-        op.get_bind().exec_driver_sql("PRAGMA legacy_alter_table = ON")
+    """Alembic's batch rebuild, keeping what it loses: CHECKs, triggers, and indexes on expressions.
+
+    What names one of `without` (columns or constraints that are about to go) goes with it.
+    """
+    if sql.is_offline():
+        with op.batch_alter_table(table, recreate="always") as batch:
+            yield batch
+        return
+    gone = re.compile(r"\b(" + "|".join(map(re.escape, without)) + r")\b") if without else re.compile(r"(?!)")
+    checks = [
+        sa.CheckConstraint(sa.text(check["sqltext"]), name=check["name"])
+        for check in inspector().get_check_constraints(table)
+        if not gone.search(f"{check['name']} {check['sqltext']}")
+    ]
+    attached = _attached(table)
+    for name, statement in attached.items():
+        if gone.search(statement) and statement.lstrip().upper().startswith("CREATE INDEX"):
+            sql.emit(f"DROP INDEX {sql.name(name)}")
+    # Views that read the table must not be looked at while it is away.
+    sql.emit("PRAGMA legacy_alter_table = ON")
     with op.batch_alter_table(table, recreate="always", table_args=checks) as batch:
         yield batch
-    if sql.is_offline():
-        return
-    op.get_bind().exec_driver_sql("PRAGMA legacy_alter_table = OFF")
-    known = {row[0] for row in op.get_bind().exec_driver_sql("SELECT sql FROM sqlite_master")}
-    for statement in aside:
-        if statement not in known and not any(re.search(rf"\b{re.escape(gone)}\b", statement) for gone in without):
-            name = re.search(r"(?:INDEX|TRIGGER)\s+(?:IF NOT EXISTS\s+)?[\"`\[]?(\w+)", statement, re.IGNORECASE)
-            taken = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-            if name and not op.get_bind().exec_driver_sql(taken, (name[1],)).scalar():
-                op.get_bind().exec_driver_sql(statement)
+    sql.emit("PRAGMA legacy_alter_table = OFF")
+    for name, statement in attached.items():
+        if name not in _attached(table) and not gone.search(statement):
+            sql.emit(statement)
+
+
+def _attached(table: str) -> dict[str, str]:
+    """The table's indexes and triggers, as they were created."""
+    query = (
+        "SELECT name, sql FROM sqlite_master "
+        "WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"
+    )
+    return {row.name: row.sql for row in op.get_bind().exec_driver_sql(query, (table,))}
 
 
 def _mend_defaults(table: str, columns: Sequence[sa.Column[Any]]) -> None:

@@ -23,16 +23,18 @@ def archive_table(table: str) -> None:
         raise MigrationError(
             f"{PREFIX}{table} exists already, from an earlier archive: look at it, drop it, then run the same again"
         )
-    _record("table", table, {})
+    _record("table", table, {"ours": objects.is_ours_on_sqlite("table", table)})
     sql.emit(f"ALTER TABLE {sql.name(table)} RENAME TO {sql.name(PREFIX + table)}")
 
 
 def bring_back_table(table: str) -> None:
     if sql.is_offline() or not sqlite.has_table(PREFIX + table) or sqlite.has_table(table) or not sqlite.has_table(MANIFEST):
         return
+    definition = _definition("table", table)
     sql.emit(f"ALTER TABLE {sql.name(PREFIX + table)} RENAME TO {sql.name(table)}")
     sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = 'table' AND name = {sql.literal(table)}")
-    sql.emit(objects.remember("table", table))
+    if definition["ours"]:
+        sql.emit(objects.remember("table", table))
 
 
 def archive_columns(table: str, columns: Sequence[str]) -> None:
@@ -77,8 +79,7 @@ def restore_columns(table: str, key: str, *, changed: str, derived: Mapping[str,
     copy = f"{PREFIX}{table}_columns"
     if not sqlite.has_table(copy):
         return
-    query = f"SELECT definition FROM {MANIFEST} WHERE kind = 'columns' AND name = ?"
-    definition = json.loads(op.get_bind().exec_driver_sql(query, (table,)).scalar_one())
+    definition = _definition("columns", table)
     for column in definition["columns"]:
         default = f" DEFAULT {column['default']}" if column["default"] is not None else ""
         sql.emit(
@@ -106,12 +107,9 @@ def is_archived(table: str) -> bool:
 
 def is_known(kind: str, name: str) -> bool:
     """Is it in the archive, or noted as absent?"""
-    if not sqlite.has_table(MANIFEST):
-        return False
-    query = f"SELECT definition FROM {MANIFEST} WHERE kind = ? AND name = ?"
-    definition = op.get_bind().exec_driver_sql(query, (kind, name)).scalar()
+    definition = _definition(kind, name) if sqlite.has_table(MANIFEST) else {}
     aside = PREFIX + name if kind == "table" else f"{PREFIX}{name}_columns"
-    return definition is not None and ("absent" in json.loads(definition) or sqlite.has_table(aside))
+    return "absent" in definition or (bool(definition) and sqlite.has_table(aside))
 
 
 def note_absence(kind: str, name: str) -> None:
@@ -132,6 +130,12 @@ def refuse_offline() -> None:
             "this revision looks at the rows before it drops anything, which a script for SQLite cannot: "
             "run it without --sql"
         )
+
+
+def _definition(kind: str, name: str) -> dict[str, Any]:
+    query = f"SELECT definition FROM {MANIFEST} WHERE kind = ? AND name = ?"
+    found: dict[str, Any] = json.loads(op.get_bind().exec_driver_sql(query, (kind, name)).scalar() or "{}")
+    return found
 
 
 def _record(kind: str, name: str, definition: Mapping[str, Any]) -> None:
@@ -161,6 +165,7 @@ def _refuse_readers(table: str, word: str) -> None:
         found += [
             f"foreign key of {other}"
             for other in sqlite.inspector().get_table_names()
+            if not other.startswith(PREFIX)
             for key in sqlite.inspector().get_foreign_keys(other)
             if key["referred_table"] == table and other != table
         ]

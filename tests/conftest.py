@@ -1,0 +1,104 @@
+"""Fixtures: a server a worker, a database a test, both engines through one fixture."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alembics import Chain
+from bed import Database, Postgres, Sqlite, postgres_server, redis_server
+from legacy import fill_legacy
+
+for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
+    os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server() as url:
+        server = Postgres(url)
+        yield server
+        server.drop_templates()
+
+
+@pytest.fixture(scope="session")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
+    files = Sqlite(tmp_path_factory.mktemp("sqlite"))
+    yield files
+    files.drop_templates()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def bed(request: pytest.FixtureRequest) -> Postgres | Sqlite:
+    """The engine under test: what runs on both takes this, or a fixture made from it."""
+    server: Postgres | Sqlite = request.getfixturevalue(
+        "postgres" if request.param == "postgresql" else "sqlite"
+    )
+    return server
+
+
+@pytest.fixture
+def database(bed: Postgres | Sqlite) -> Iterator[Database]:
+    """An empty database, on each engine."""
+    database = bed.create()
+    yield database
+    bed.drop(database)
+
+
+@pytest.fixture
+def legacy(bed: Postgres | Sqlite) -> Iterator[Database]:
+    """The old world, on each engine: 300 sites in an application's own tables."""
+    database = bed.copy_of("legacy", fill_legacy)
+    yield database
+    bed.drop(database)
+
+
+@pytest.fixture
+def chain(database: Database) -> Chain:
+    return Chain(database)
+
+
+@pytest.fixture
+def legacy_chain(legacy: Database) -> Chain:
+    return Chain(legacy)
+
+
+@pytest.fixture
+def pg(postgres: Postgres) -> Iterator[Database]:
+    """An empty database, PostgreSQL only."""
+    database = postgres.create()
+    yield database
+    postgres.drop(database)
+
+
+@pytest.fixture
+def pg_chain(pg: Database) -> Chain:
+    return Chain(pg)
+
+
+@pytest.fixture
+def pg_legacy(postgres: Postgres) -> Iterator[Chain]:
+    """The old world, PostgreSQL only."""
+    database = postgres.copy_of("legacy", fill_legacy)
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
+def sqlite_database(sqlite: Sqlite) -> Iterator[Database]:
+    database = sqlite.create()
+    yield database
+    sqlite.drop(database)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty directory to be another project in."""
+    return tmp_path

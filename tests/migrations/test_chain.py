@@ -1,0 +1,127 @@
+"""Up, down and back, on both engines, with data in every table."""
+
+import pytest
+import sqlalchemy as sa
+
+from alembics import Chain
+from bed import Database
+from legacy import everything_legacy
+
+NEW_TABLES = (
+    "pipestate_object",
+    "pipestate_run",
+    "pipestate_attestation",
+    "pipestate_observation",
+    "pipestate_reconciliation",
+    "pipeline_job",
+    "pipeline_claim",
+    "content_item_pipeline_state",
+    "job_results",
+    "worker_heartbeats",
+    "queue_history",
+)
+
+
+def tables(database: Database) -> set[str]:
+    if database.is_sqlite:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    else:
+        query = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    return {str(row[0]) for row in database.rows(query)}
+
+
+def columns(database: Database, table: str) -> set[str]:
+    with database.engine.connect() as connection:
+        return {column["name"] for column in sa.inspect(connection).get_columns(table)}
+
+
+def test_an_empty_database_reaches_head(chain: Chain) -> None:
+    chain.upgrade("head")
+    assert chain.revision() == "0007"
+    assert set(NEW_TABLES) <= tables(chain.database)
+    assert "site_progress" not in tables(chain.database)
+    assert "status" not in columns(chain.database, "sites")
+
+
+def test_downgrade_base_of_an_empty_database_leaves_only_the_version_table(chain: Chain) -> None:
+    chain.upgrade("head")
+    chain.downgrade("base")
+    assert tables(chain.database) == {"pipestate_alembic_version"}
+    if not chain.database.is_sqlite:
+        assert not chain.database.rows("SELECT FROM pg_namespace WHERE nspname = 'pipestate_archive'")
+
+
+@pytest.mark.parametrize("target", ["-1", "-2", "0005", "0003", "0002", "0001", "base"])
+def test_every_legacy_row_and_value_is_back_after_contract_and_downgrade(
+    legacy_chain: Chain, target: str
+) -> None:
+    before = everything_legacy(legacy_chain.database)
+    assert len(before["sites"]) == 300
+    legacy_chain.upgrade("head")
+    assert "status" not in columns(legacy_chain.database, "sites")
+    legacy_chain.downgrade(target)
+    if target == "-1":  # site_progress is 0006's
+        before.pop("site_progress")
+        assert "site_progress" not in tables(legacy_chain.database)
+    assert everything_legacy(legacy_chain.database, *before) == before
+
+
+def test_up_and_down_twice_changes_nothing(legacy_chain: Chain) -> None:
+    before = everything_legacy(legacy_chain.database)
+    for _ in range(2):
+        legacy_chain.upgrade("head")
+        legacy_chain.check()
+        legacy_chain.downgrade("base")
+    assert everything_legacy(legacy_chain.database) == before
+
+
+def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(legacy_chain: Chain) -> None:
+    before = tables(legacy_chain.database)
+    legacy_chain.upgrade("head")
+    legacy_chain.downgrade("base")
+    assert tables(legacy_chain.database) == before | {"pipestate_alembic_version"}
+    assert "owner_email" in columns(legacy_chain.database, "sites")
+    assert "ocr_total" not in columns(legacy_chain.database, "sites")
+
+
+def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(chain: Chain) -> None:
+    """No downgrade drops a row: a table that holds some goes into the archive and comes back."""
+    chain.upgrade("0005")
+    database = chain.database
+    database.run(
+        "INSERT INTO sites (subdomain, ocr_total) VALUES ('a.gov', 3)",
+        "INSERT INTO content_items (id) VALUES (7)",
+        "INSERT INTO jobs (id, status) VALUES (9, 'pending')",
+        "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
+        "VALUES (7, 'technical', 'pending')",
+        "INSERT INTO job_results (job_id, directory_name, status, idempotency_key) VALUES (9, 'd', 'failed', 'k')",
+        "INSERT INTO queue_history (job_id, event) VALUES (9, 'queued')",
+        "INSERT INTO pipestate_attestation (name, attested_by) VALUES ('backup-taken', 'dba')",
+        "INSERT INTO pipeline_job (subdomain, stage, job_key) VALUES ('a.gov', 'ocr', 'k1')",
+    )
+    held = ("sites", "jobs", "content_items", "content_item_pipeline_state", "job_results", "queue_history")
+    held += ("pipestate_attestation", "pipeline_job")
+    chain.downgrade("base")
+    assert not set(held) & tables(database)
+    chain.upgrade("0005")
+    for table in held:
+        assert database.value(f"SELECT count(*) FROM {table}") == 1, table
+    chain.upgrade("head")
+    chain.check()
+    delete_job = "DELETE FROM jobs"
+    database.run(delete_job)
+    assert database.value("SELECT count(*) FROM job_results") == 0, "the foreign key did not come back"
+
+
+def test_head_twice_is_nothing_to_do(chain: Chain) -> None:
+    chain.upgrade("head")
+    chain.upgrade("head")
+    assert chain.revision() == "0007"
+
+
+def test_each_revision_by_itself_can_be_taken_back(legacy_chain: Chain) -> None:
+    for revision in ("0001", "0002", "0003", "0004", "0005", "0006", "0007"):
+        legacy_chain.upgrade(revision)
+        legacy_chain.downgrade("-1")
+        legacy_chain.upgrade(revision)
+        assert legacy_chain.revision() == revision
