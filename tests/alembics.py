@@ -8,6 +8,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
@@ -41,6 +42,9 @@ class Chain:
         command.check(config_for(self.database.text))
 
     def revision(self) -> str | None:
+        with self.database.engine.connect() as connection:
+            if not sa.inspect(connection).has_table("pipestate_alembic_version"):
+                return None
         rows = self.database.rows("SELECT version_num FROM pipestate_alembic_version")
         return str(rows[0][0]) if rows else None
 
@@ -90,4 +94,5 @@ def dump(database: Database, *options: str) -> str:
         check=True,
     )
     lines = done.stdout.splitlines()
-    return "\n".join(line for line in lines if not line.startswith(("\\restrict", "\\unrestrict", "--")))
+    kept = [line for line in lines if line.strip() and not line.startswith(("\\restrict", "\\unrestrict", "--"))]
+    return "\n".join(kept)

@@ -36,6 +36,7 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 TABLE = "content_item_pipeline_state"
 TIMES = ("last_attempt_at", "processed_at", "created_at", "updated_at")
 CHECKS = {
@@ -58,6 +59,7 @@ def upgrade() -> None:
     refuse_wrong_shapes(
         [Shape(TABLE, key="id", columns=("id", "content_item_id", "pipeline", "status"))]
     )
+    create_table(content_items())  # not there where 0001 was stamped
     lock_tables("content_items", mode="SHARE ROW EXCLUSIVE")  # for the foreign key
     create_table(pipeline_state(), *INDEXES)
     add_columns(adopted_columns())
@@ -94,11 +96,18 @@ def downgrade() -> None:
         drop_index(index.name)
 
 
+def content_items() -> sa.Table:
+    return table_of(
+        "content_items",
+        sa.Column("id", BIG_ID, sa.Identity(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_content_items"),
+    )
+
+
 def pipeline_state() -> sa.Table:
-    big_id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
     return table_of(
         TABLE,
-        sa.Column("id", big_id, sa.Identity(), nullable=False),
+        sa.Column("id", BIG_ID, sa.Identity(), nullable=False),
         sa.Column("content_item_id", KeyOf("content_items.id"), nullable=False),
         sa.Column("pipeline", sa.String(20), nullable=False),
         sa.Column("status", sa.String(20), nullable=False),

@@ -85,6 +85,7 @@ def upgrade() -> None:
             Shape("queue_history", key="id", columns=("id", "job_id", "event", "created_at")),
         ]
     )
+    create_table(jobs())  # not there where 0001 was stamped
     lock_tables("jobs", mode="SHARE ROW EXCLUSIVE")  # for the foreign keys
     create_table(job_results(), *RESULT_INDEXES)
     create_table(worker_heartbeats())
@@ -125,6 +126,18 @@ def downgrade() -> None:
 def time(name: str) -> sa.Column[Any]:
     return sa.Column(
         name, sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+    )
+
+
+def jobs() -> sa.Table:
+    return table_of(
+        "jobs",
+        sa.Column("id", BIG_ID, sa.Identity(), nullable=False),
+        sa.Column("customer_id", sa.String),
+        sa.Column("package_size", sa.Integer),
+        sa.Column("status", sa.String, server_default="pending", nullable=False),
+        time("created_at"),
+        sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )
 
 

@@ -35,15 +35,18 @@ metadata = MetaData()
 legacy_metadata = MetaData()
 
 Json = JSON().with_variant(JSONB(), "postgresql")
-# The application's own keys may be of another type; what points at them follows (see KeyOf).
-ADOPTED_KEY = {"adopted": True}
+# The application's own columns may be of another type, and what points at its keys follows (see KeyOf).
+ADOPTED = {"adopted": True}
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def _time(name: str, *, default: bool = False) -> Column[Any]:
-    if default:
-        return Column(name, DateTime(timezone=True), server_default=func.current_timestamp(), nullable=False)
-    return Column(name, DateTime(timezone=True))
+def _time(name: str, *, default: bool = False, adopted: bool = False) -> Column[Any]:
+    info = ADOPTED if adopted else {}
+    if not default:
+        return Column(name, DateTime(timezone=True), info=info)
+    return Column(
+        name, DateTime(timezone=True), server_default=func.current_timestamp(), nullable=False, info=info
+    )
 
 
 def _count(name: str) -> Column[Any]:
@@ -64,17 +67,17 @@ def _counter_rule(stage: str) -> CheckConstraint:
 sites = Table(
     "sites",
     metadata,
-    Column("subdomain", String, nullable=False),
-    Column("name", String),
-    Column("state", String),
-    Column("kind", String),
-    Column("scraper", String),
-    Column("pages", Integer),
-    Column("start_year", Integer),
-    Column("extra", String),
-    Column("country", String),
-    Column("lat", String),
-    Column("lng", String),
+    Column("subdomain", String, nullable=False, info=ADOPTED),
+    Column("name", String, info=ADOPTED),
+    Column("state", String, info=ADOPTED),
+    Column("kind", String, info=ADOPTED),
+    Column("scraper", String, info=ADOPTED),
+    Column("pages", Integer, info=ADOPTED),
+    Column("start_year", Integer, info=ADOPTED),
+    Column("extra", String, info=ADOPTED),
+    Column("country", String, info=ADOPTED),
+    Column("lat", String, info=ADOPTED),
+    Column("lng", String, info=ADOPTED),
     Column("current_stage", String, comment="fetch, ocr, compilation, extraction, deploy or completed"),
     _time("started_at"),
     _time("updated_at"),
@@ -110,18 +113,18 @@ sites = Table(
 content_items = Table(
     "content_items",
     metadata,
-    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
     PrimaryKeyConstraint("id", name="pk_content_items"),
 )
 
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
-    Column("customer_id", String),
-    Column("package_size", Integer),
-    Column("status", String, server_default="pending", nullable=False),
-    _time("created_at", default=True),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
+    Column("customer_id", String, info=ADOPTED),
+    Column("package_size", Integer, info=ADOPTED),
+    Column("status", String, server_default="pending", nullable=False, info=ADOPTED),
+    _time("created_at", default=True, adopted=True),
     PrimaryKeyConstraint("id", name="pk_jobs"),
 )
 
@@ -154,8 +157,8 @@ pipeline_claim = Table(
 content_item_pipeline_state = Table(
     "content_item_pipeline_state",
     metadata,
-    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
-    Column("content_item_id", BigId, nullable=False, info=ADOPTED_KEY),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
+    Column("content_item_id", BigId, nullable=False, info=ADOPTED),
     Column("pipeline", String(20), nullable=False),
     Column("status", String(20), nullable=False),
     _count("attempt_count"),
@@ -185,8 +188,8 @@ content_item_pipeline_state = Table(
 job_results = Table(
     "job_results",
     metadata,
-    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
-    Column("job_id", BigId, nullable=False, info=ADOPTED_KEY),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
+    Column("job_id", BigId, nullable=False, info=ADOPTED),
     Column("directory_name", String, nullable=False),
     Column("status", String(20), nullable=False),
     Column("idempotency_key", String, nullable=False),
@@ -212,7 +215,7 @@ worker_heartbeats = Table(
     Column("worker_id", String, nullable=False),
     Column("queue_name", String, nullable=False),
     Column("status", String(20), nullable=False),
-    Column("current_job_id", BigId, info=ADOPTED_KEY),
+    Column("current_job_id", BigId, info=ADOPTED),
     _count("queue_depth"),
     _count("processing_count"),
     _time("last_heartbeat", default=True),
@@ -230,8 +233,8 @@ worker_heartbeats = Table(
 queue_history = Table(
     "queue_history",
     metadata,
-    Column("id", BigId, Identity(), nullable=False, info=ADOPTED_KEY),
-    Column("job_id", BigId, info=ADOPTED_KEY),
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
+    Column("job_id", BigId, info=ADOPTED),
     Column("directory_name", String),
     Column("event", String(50), nullable=False),
     Column("details", Json),

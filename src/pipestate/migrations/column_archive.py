@@ -83,7 +83,7 @@ def restore_columns(
         )
         sql.execute_each(
             "SELECT regexp_replace(value, '^CREATE (UNIQUE )?INDEX ', 'CREATE \\1INDEX CONCURRENTLY ') "
-            f"FROM jsonb_each_text({_hanging(table, 'indexes')}) WHERE to_regclass(key) IS NULL"
+            f"FROM jsonb_each_text({_hanging(table, 'indexes')}) WHERE to_regclass(key) IS NULL AND {there}"
         )
     lock_tables(table, when=there)
     sql.do(_completion(table, there), "  rule record;")

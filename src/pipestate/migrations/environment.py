@@ -1,5 +1,6 @@
 """What `alembic/env.py` runs: the connection, the lock, one transaction a revision, plain errors."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -8,7 +9,7 @@ from typing import Any
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, Engine, Identity, NullPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, DateTime, Engine, Identity, NullPool, create_engine, event, make_url
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
 
@@ -63,6 +64,7 @@ def _settings(options: dict[str, str], *, alone: bool = False, sqlite: bool = Fa
         "transaction_per_migration": True,
         "transactional_ddl": True,
         "compare_server_default": _differs_in_default if sqlite else True,
+        "compare_type": _differs_in_type if sqlite else True,
         "include_object": _is_ours,
         "autogenerate_plugins": ["alembic.autogenerate.*", "alembic.ext.checkconstraint_byname"],
         "pipestate_naive_timezone": options.get("naive-timezone", "UTC"),
@@ -77,7 +79,7 @@ def _is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to
     Of what is in the database but not in the metadata, only a legacy table or column is a finding.
     """
     if not reflected:
-        return kind != "column" or compare_to is None or "adopted" not in item.info
+        return kind != "column" or "adopted" not in item.info
     if compare_to is not None:
         return True
     if kind == "table":
@@ -91,6 +93,14 @@ def _differs_in_default(
     """SQLite has no identity columns: an INTEGER primary key counts by itself. The rest is Alembic's."""
     del migration
     return False if isinstance(wanted, Identity) else None
+
+
+def _differs_in_type(
+    migration: MigrationContext, _inspected: Any, _column: Any, found: Any, wanted: Any
+) -> bool | None:
+    """SQLite has no types for times: TIMESTAMP and DATETIME are two spellings. The rest is Alembic's."""
+    del migration
+    return False if isinstance(found, DateTime) and isinstance(wanted, DateTime) else None
 
 
 # --- Offline ---------------------------------------------------------------------------------------
@@ -241,7 +251,10 @@ def _sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
     if alone:
         driver.execute("PRAGMA locking_mode = EXCLUSIVE")
     try:
-        yield
+        with warnings.catch_warnings():
+            # `rebuilt` brings them along by itself
+            warnings.filterwarnings("ignore", "Skipped unsupported reflection of expression-based index")
+            yield
     finally:
         event.remove(connection, "begin", _begin_immediate)
         if not connection.closed:

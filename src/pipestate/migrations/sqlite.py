@@ -211,7 +211,7 @@ def _mend_defaults(table: str, columns: Sequence[sa.Column[Any]]) -> None:
     if wrong:
         with rebuilt(table) as batch:
             for column in wrong:
-                batch.alter_column(column.name, type_=column.type, server_default=column.server_default)
+                batch.alter_column(column.name, type_=column.type, server_default=sa.text(str(_default(column))))
 
 
 def _default(column: sa.Column[Any]) -> str | None:

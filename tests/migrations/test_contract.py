@@ -1,0 +1,310 @@
+"""The contract revisions: what closes them, what they keep, what the way back derives."""
+
+import pytest
+import sqlalchemy as sa
+
+from alembics import Chain, dump
+from bed import Database, Postgres
+from legacy import everything_legacy
+from pipestate.migrations import MigrationError
+
+
+def now(database: Database) -> str:
+    return "CURRENT_TIMESTAMP"
+
+
+def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:
+    legacy_chain.upgrade("0005")
+    legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'")
+    with pytest.raises(MigrationError, match=r"gate is closed: 2 rows of site_progress"):
+        legacy_chain.upgrade("head")
+    assert legacy_chain.revision() == "0005"
+    assert legacy_chain.database.value("SELECT count(*) FROM site_progress") == 257
+
+
+def test_a_closed_gate_keeps_the_expansion(legacy_chain: Chain) -> None:
+    legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
+    with pytest.raises(MigrationError, match="gate is closed"):
+        legacy_chain.upgrade("head")
+    assert legacy_chain.revision() == "0005"
+
+
+def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(legacy_chain: Chain) -> None:
+    legacy_chain.upgrade("0006")
+    text = (
+        "strftime('%Y-%m-%dT%H:%M:%S', 'now')"
+        if legacy_chain.database.is_sqlite
+        else "to_char(now(), 'YYYY-MM-DD\"T\"HH24:MI:SS')"
+    )
+    legacy_chain.database.run(f"UPDATE sites SET last_updated = {text} WHERE subdomain = 'site001.example.gov'")
+    with pytest.raises(MigrationError, match=r"gate is closed: 1 rows of sites.last_updated"):
+        legacy_chain.upgrade("head")
+    assert legacy_chain.revision() == "0006"
+
+
+def test_force_goes_through_and_is_written_down(legacy_chain: Chain) -> None:
+    legacy_chain.upgrade("0005")
+    legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
+    legacy_chain.upgrade("head", "force=incident 42")
+    assert legacy_chain.revision() == "0007"
+    ledger = legacy_chain.database.rows("SELECT event, reason, revision FROM pipestate_run")
+    assert ledger == [("force", "incident 42", "0006")]
+
+
+def test_an_empty_reason_is_no_reason(legacy_chain: Chain) -> None:
+    with pytest.raises(MigrationError, match="-x force= is empty"):
+        legacy_chain.upgrade("head", "force= ")
+
+
+def test_an_unknown_option_is_refused(legacy_chain: Chain) -> None:
+    with pytest.raises(MigrationError, match="unknown option -x nave-timezone"):
+        legacy_chain.upgrade("head", "nave-timezone=UTC")
+
+
+def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("0005")
+    before = dump(pg_legacy.database)
+    pg_legacy.upgrade("0006")
+    pg_legacy.database.run(
+        "CREATE TABLE site_progress (subdomain text CONSTRAINT site_progress_pkey PRIMARY KEY)",
+        "DROP TABLE site_progress",
+    )
+    pg_legacy.downgrade("0005")
+    after = dump(pg_legacy.database)
+    assert without_archive(after) == without_archive(before)
+
+
+def without_archive(text: str) -> list[str]:
+    """The empty manifest stays behind after a contract; everything else must be the same."""
+    return [block for block in text.split(";\n") if "pipestate_archive" not in block]
+
+
+def test_a_foreign_key_of_the_archived_table_does_not_hold_back_deletes_and_comes_back(
+    pg_legacy: Chain,
+) -> None:
+    database = pg_legacy.database
+    database.run("ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites")
+    pg_legacy.upgrade("head")
+    database.run("DELETE FROM sites WHERE subdomain = 'site001.example.gov'")
+    pg_legacy.downgrade("-2")
+    assert database.value("SELECT count(*) FROM site_progress") == 257, "an archived row was lost"
+    assert database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [(False,)]
+    database.run("DELETE FROM site_progress WHERE subdomain = 'site001.example.gov'")
+    database.run("ALTER TABLE site_progress VALIDATE CONSTRAINT app_fk")
+
+
+def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: Chain) -> None:
+    pg_legacy.database.run(
+        "ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites"
+    )
+    pg_legacy.upgrade("head")
+    pg_legacy.downgrade("-2")
+    assert pg_legacy.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [(True,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "revision", "named"),
+    [
+        ("CREATE VIEW app_progress AS SELECT * FROM site_progress", "0005", "view app_progress"),
+        ("CREATE VIEW app_status AS SELECT subdomain, status FROM sites", "0006", "view app_status"),
+    ],
+)
+def test_views_on_what_goes_are_refused(
+    legacy_chain: Chain, statement: str, revision: str, named: str
+) -> None:
+    legacy_chain.database.run(statement)
+    with pytest.raises(MigrationError, match=f"cannot go while others depend on it: {named}"):
+        legacy_chain.upgrade("head")
+    assert legacy_chain.revision() == revision
+
+
+def test_a_foreign_key_that_points_at_what_goes_is_refused(legacy_chain: Chain) -> None:
+    legacy_chain.database.run("CREATE TABLE notes (site VARCHAR REFERENCES site_progress (subdomain))")
+    with pytest.raises(MigrationError, match=r"cannot go while others depend on it: foreign key .*of notes"):
+        legacy_chain.upgrade("head")
+    assert legacy_chain.revision() == "0005"
+
+
+CHANGES = {
+    # what happened to the site after the contract -> the status that the old code would have written
+    "current_stage = 'ocr', ocr_total = 4, ocr_completed = 1": "needs_ocr",
+    "current_stage = 'extraction', extraction_total = 1": "needs_extraction",
+    "current_stage = 'compilation', compilation_total = 1": "needs_extraction",
+    "current_stage = 'deploy', deploy_total = 1": "needs_deploy",
+    "current_stage = 'completed'": "deployed",
+    "current_stage = 'completed', last_error_message = 'No PDFs found during fetch'": "no_documents",
+    "current_stage = 'completed', last_error_message = 'fetch: the site has no documents'": "no_documents",
+}
+
+
+@pytest.mark.parametrize(("change", "status"), CHANGES.items())
+def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
+    legacy_chain: Chain, change: str, status: str
+) -> None:
+    database = legacy_chain.database
+    before = everything_legacy(database)
+    legacy_chain.upgrade("head")
+    later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
+    database.run(f"UPDATE sites SET {change}, updated_at = {later} WHERE subdomain = 'site008.example.gov'")
+    legacy_chain.downgrade("-2")
+    after = everything_legacy(database)
+    (site,) = [row for row in after["sites"] if row[0] == "site008.example.gov"]
+    assert site[2] == status
+    assert str(site[4]).startswith("20")
+    assert [row for row in after["sites"] if row[0] != "site008.example.gov"] == [
+        row for row in before["sites"] if row[0] != "site008.example.gov"
+    ]
+    progress = database.rows("SELECT * FROM site_progress WHERE subdomain = 'site008.example.gov'")
+    assert progress[0][1] == change.split("'")[1]
+    if "ocr_total" in change:
+        assert progress[0][2:4] == (4, 1)
+    if status in ("deployed", "no_documents"):
+        assert progress[0][2:4] == (1, 1)
+
+
+def test_a_site_that_is_new_since_gets_derived_legacy_values(legacy_chain: Chain) -> None:
+    database = legacy_chain.database
+    legacy_chain.upgrade("head")
+    database.run(
+        "INSERT INTO sites (subdomain, current_stage, ocr_total, updated_at) "
+        "VALUES ('new.gov', 'ocr', 5, CURRENT_TIMESTAMP)",
+        "INSERT INTO sites (subdomain) VALUES ('idle.gov')",
+    )
+    legacy_chain.downgrade("-2")
+    legacy = "SELECT status, extraction_status FROM sites WHERE subdomain = '{}'"
+    assert database.rows(legacy.format("new.gov")) == [("needs_ocr", "pending")]
+    assert database.rows(legacy.format("idle.gov")) == [(None, "pending")]
+    progress = "SELECT current_stage, stage_total FROM site_progress WHERE subdomain = '{}'"
+    assert database.rows(progress.format("new.gov")) == [("ocr", 5)]
+    assert database.rows(progress.format("idle.gov")) == []
+
+
+def test_archived_times_that_nothing_replaced_are_kept(legacy_chain: Chain) -> None:
+    database = legacy_chain.database
+    site = "site003.example.gov"  # deployed once, with a time
+    ((deployed,),) = database.rows(f"SELECT last_deployed FROM sites WHERE subdomain = '{site}'")
+    assert deployed is not None
+    legacy_chain.upgrade("head")
+    later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
+    database.run(f"UPDATE sites SET current_stage = 'ocr', updated_at = {later} WHERE subdomain = '{site}'")
+    legacy_chain.downgrade("-2")
+    row = database.rows(f"SELECT status, last_deployed FROM sites WHERE subdomain = '{site}'")
+    assert row == [("needs_ocr", deployed)]
+
+
+def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legacy: Chain) -> None:
+    database = pg_legacy.database
+    database.run(
+        "COMMENT ON TABLE sites IS 'the application''s own words'",
+        "COMMENT ON COLUMN sites.status IS 'old'",
+        "CREATE UNIQUE INDEX app_unique ON sites (subdomain, status) WHERE status <> 'x'",
+        "ALTER TABLE sites ADD CONSTRAINT app_rule CHECK (status <> 'never')",
+        "UPDATE sites SET extraction_status = 'pending' WHERE extraction_status IS NULL",
+        "ALTER TABLE sites ALTER extraction_status SET NOT NULL",
+    )
+    pg_legacy.upgrade("0005")
+    hanging = (
+        "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'sites'::regclass "
+        "UNION SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'sites'::regclass "
+        "UNION SELECT attname || attnotnull || coalesce(col_description(attrelid, attnum), '') FROM pg_attribute "
+        "WHERE attrelid = 'sites'::regclass AND attnum > 0 AND NOT attisdropped "
+        "UNION SELECT obj_description('sites'::regclass) ORDER BY 1"
+    )
+    before = database.rows(hanging)
+    pg_legacy.upgrade("head")
+    assert database.value("SELECT obj_description('sites'::regclass)") != "the application's own words"
+    pg_legacy.downgrade("-2")
+    assert database.rows(hanging) == before
+
+
+def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain) -> None:
+    legacy_chain.upgrade("head")
+    archive = "pipestate_archive_sites_columns" if legacy_chain.database.is_sqlite else "pipestate_archive.sites_columns"
+    legacy_chain.database.run(f"DROP TABLE {archive}")
+    with pytest.raises(MigrationError, match=r"archive of the legacy columns of sites is gone"):
+        legacy_chain.downgrade("-1")
+    assert legacy_chain.revision() == "0007"
+    legacy_chain.downgrade("-1", "force=we need the columns")
+    assert legacy_chain.revision() == "0006"
+    assert legacy_chain.database.value("SELECT count(*) FROM sites WHERE status IS NULL") == 300
+
+
+def test_a_write_between_copy_and_drop_closes_the_gate(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old code comes back to life while the values are being copied."""
+    pg_legacy.upgrade("0006")
+    late_write(pg_legacy, monkeypatch, "UPDATE sites SET status = 'late' WHERE subdomain = 'site002.example.gov'")
+    with pytest.raises(MigrationError, match=r"legacy columns of 1 rows of sites were written while"):
+        pg_legacy.upgrade("head")
+    assert pg_legacy.revision() == "0006"
+    assert pg_legacy.database.value("SELECT count(*) FROM sites WHERE status = 'late'") == 1
+
+
+def test_a_new_site_between_copy_and_drop_is_archived_too(
+    pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pg_legacy.upgrade("0006")
+    late_write(pg_legacy, monkeypatch, "INSERT INTO sites (subdomain) VALUES ('late.gov')")
+    pg_legacy.upgrade("head")
+    assert pg_legacy.database.value("SELECT count(*) FROM pipestate_archive.sites_columns") == 301
+    pg_legacy.downgrade("-1")
+    assert pg_legacy.database.rows(
+        "SELECT status, extraction_status FROM sites WHERE subdomain = 'late.gov'"
+    ) == [(None, "pending")]
+
+
+def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """Have somebody write just before the columns are locked for the last time."""
+    from pipestate.migrations import locks
+
+    lock_tables = locks.lock_tables
+
+    def write_then_lock(*tables: str, **options: object) -> None:
+        if tables == ("sites",) and not options:
+            chain.database.run(statement)
+        lock_tables(*tables, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(locks, "lock_tables", write_then_lock)
+
+
+def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made(
+    pg_legacy: Chain, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trigger runs with the owner's rights: otherwise every write of the application would fail."""
+    database = pg_legacy.database
+    pg_legacy.upgrade("0006")
+    database.run(
+        "DO $$ BEGIN CREATE ROLE pipestate_app; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        "GRANT SELECT, INSERT, UPDATE ON sites TO pipestate_app",
+    )
+    late_write(
+        pg_legacy,
+        monkeypatch,
+        "SET ROLE pipestate_app; INSERT INTO sites (subdomain) VALUES ('app.gov'); RESET ROLE",
+    )
+    pg_legacy.upgrade("head")
+    assert database.value("SELECT count(*) FROM pipestate_archive.sites_columns WHERE subdomain = 'app.gov'") == 1
+    database.run("REVOKE ALL ON sites FROM pipestate_app")
+
+
+def test_the_trigger_is_gone_with_the_columns(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("head")
+    assert pg_legacy.database.rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
+    left = "SELECT proname FROM pg_proc WHERE pronamespace = 'pipestate_archive'::regnamespace"
+    assert pg_legacy.database.rows(left) == []
+
+
+def test_sqlite_foreign_keys_are_on_after_a_migration_on_a_lent_connection(sqlite_database: Database) -> None:
+    from alembic import command
+
+    from alembics import config_for
+
+    config = config_for(sqlite_database.text)
+    with sqlite_database.engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        with pytest.raises(sa.exc.IntegrityError):
+            connection.exec_driver_sql(
+                "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
+                "VALUES (5, 'technical', 'pending')"
+            )
