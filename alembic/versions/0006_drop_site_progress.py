@@ -14,7 +14,7 @@ Revises: 0005
 import sqlalchemy as sa
 
 from pipestate.migrations import archive_table, create_table, restore_table, table_of
-from pipestate.migrations.archive import forget_absence, note_absence, refresh_archived, require_archived
+from pipestate.migrations.archive import forget_archived, note_absence, refresh_archived, require_archived
 from pipestate.migrations.guard import force_reason, refuse_recent_writes
 from pipestate.migrations.locks import lock_tables
 
@@ -55,7 +55,7 @@ def downgrade() -> None:
     restore_table("site_progress")
     if force_reason() is not None:
         create_table(site_progress())
-    forget_absence("table", "site_progress")
+    forget_archived("table", "site_progress")
 
 
 def site_progress() -> sa.Table:

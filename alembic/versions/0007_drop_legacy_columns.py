@@ -18,7 +18,7 @@ Revises: 0006
 import sqlalchemy as sa
 
 from pipestate.migrations import add_columns, archive_columns, restore_columns, table_of
-from pipestate.migrations.archive import changed_since_archived, forget_absence, note_absence, require_archived
+from pipestate.migrations.archive import changed_since_archived, forget_archived, note_absence, require_archived
 from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
 from pipestate.migrations.guard import force_reason, refuse_recent_writes
 from pipestate.migrations.locks import lock_tables
@@ -62,7 +62,7 @@ def downgrade() -> None:
     )
     if force_reason() is not None:
         add_columns(legacy_columns())
-    forget_absence("columns", "sites")
+    forget_archived("columns", "sites")
 
 
 def legacy_columns() -> sa.Table:

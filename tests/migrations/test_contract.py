@@ -9,10 +9,6 @@ from legacy import everything_legacy
 from pipestate.migrations import MigrationError
 
 
-def now(database: Database) -> str:
-    return "CURRENT_TIMESTAMP"
-
-
 def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:
     legacy_chain.upgrade("0005")
     legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'")
@@ -100,6 +96,16 @@ def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: C
     pg_legacy.upgrade("head")
     pg_legacy.downgrade("-2")
     assert pg_legacy.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [(True,)]
+
+
+def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("head")
+    pg_legacy.database.run("CREATE TABLE site_progress (subdomain text)")
+    with pytest.raises(MigrationError, match="site_progress exists again"):
+        pg_legacy.downgrade("-2")
+    pg_legacy.database.run("DROP TABLE site_progress")
+    pg_legacy.downgrade("0005")
+    assert pg_legacy.database.value("SELECT count(*) FROM site_progress") == 257
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,17 @@ SET origin = excluded.origin, archived_at = excluded.archived_at, definition = e
 def restore_table(table: str) -> None:
     """Bring a table back, with its foreign keys; rows whose parent is gone meanwhile are kept.
 
-    A foreign key that such rows break comes back NOT VALID, with a warning: nothing is lost.
+    A foreign key that such rows break comes back NOT VALID, with a warning: nothing is lost. The
+    manifest goes on naming the table, so that a rerun after a kill knows it; `forget_archived` ends that.
     """
-    bring_back_table(table)
     if sql.is_sqlite():
+        sqlite_archive.bring_back_table(table)
         return
+    sql.refuse_when(
+        f"{sql.regclass(f'{SCHEMA}.{table}')} IS NOT NULL AND {sql.regclass(table)} IS NOT NULL",
+        f"{table} exists again, so the archived one cannot come back: rename or drop it, then run the same again",
+    )
+    bring_back_table(table, forget=False)
     with sql.autocommit():
         sql.do(
             f"""  FOR rule IN SELECT conname FROM pg_constraint
@@ -84,7 +90,7 @@ def restore_table(table: str) -> None:
         )
 
 
-def bring_back_table(table: str) -> None:
+def bring_back_table(table: str, *, forget: bool = True) -> None:
     """The move itself, in the revision's transaction; nothing happens where nothing is archived."""
     if sql.is_sqlite():
         sqlite_archive.bring_back_table(table)
@@ -108,7 +114,7 @@ def bring_back_table(table: str) -> None:
     EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, {sql.literal(table)}, rule.key,
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
-  DELETE {entry};
+  {f"DELETE {entry};" if forget else ""}
   IF ours THEN EXECUTE {sql.literal(objects.remember("table", table))}; END IF;""",
         "  home text;\n  keys jsonb;\n  ours boolean;\n  rule record;",
     )
@@ -178,10 +184,12 @@ def require_archived(kind: str, name: str) -> None:
         if not sql.is_offline() and not sqlite_archive.is_known(kind, name):
             raise MigrationError(message)
         return
-    aside = sql.regclass(f"{SCHEMA}.{name}" if kind == "table" else f"{SCHEMA}.{name}_columns")
+    aside = f"{sql.regclass(f'{SCHEMA}.{name}_columns')} IS NOT NULL"
+    if kind == "table":  # in the archive, or back already in a run that was killed
+        aside = f"coalesce({sql.regclass(f'{SCHEMA}.{name}')}, {sql.regclass(name)}) IS NOT NULL"
     sql.do(
         f"""  IF {sql.regclass(MANIFEST)} IS NOT NULL THEN
-    SELECT definition ? 'absent' OR {aside} IS NOT NULL INTO known FROM {MANIFEST}
+    SELECT definition ? 'absent' OR {aside} INTO known FROM {MANIFEST}
     WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)};
   END IF;
   IF known IS NOT TRUE THEN
@@ -191,8 +199,8 @@ def require_archived(kind: str, name: str) -> None:
     )
 
 
-def forget_absence(kind: str, name: str) -> None:
-    """The last word of a downgrade: nothing of this is archived any more."""
+def forget_archived(kind: str, name: str) -> None:
+    """The last word of a downgrade, in the transaction of the new version: it is not archived any more."""
     manifest = sqlite_archive.MANIFEST if sql.is_sqlite() else MANIFEST
     sql.emit(f"DELETE FROM {manifest} WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}")
 

@@ -1,0 +1,180 @@
+"""Locks: short requests, patience, a name for who is in the way, one migration at a time."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+
+from alembics import ROOT, Chain
+from bed import Database
+from pipestate.migrations import MigrationError, lock_tables
+from pipestate.migrations.failure import OWN_SQLSTATE
+
+
+def in_a_revision(connection: sa.Connection) -> "Operations.context":
+    """Helpers outside the chain, as another project's revision would call them."""
+    return Operations.context(MigrationContext.configure(connection, opts={"version_table": "app_version"}))
+
+
+def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Chain) -> None:
+    database = pg_legacy.database
+    with database.begin() as holder, database.begin() as waiter:
+        pid = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        holder.exec_driver_sql("SELECT count(*) /* the long report */ FROM sites")
+        with in_a_revision(waiter), pytest.raises(sa.exc.DBAPIError) as caught:
+            lock_tables("sites", patience_s=0.5)
+    assert caught.value.orig.pgcode == OWN_SQLSTATE  # type: ignore[union-attr]
+    message = str(caught.value.orig)
+    assert f"pid {pid}" in message
+    assert "the long report" in message
+
+
+def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipestate.migrations import columns, locks
+
+    def impatient(*tables: str, **options: object) -> None:
+        locks.lock_tables(*tables, patience_s=0.3, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(columns, "lock_tables", impatient)
+    with pg_legacy.database.begin() as holder:
+        holder.exec_driver_sql("LOCK TABLE sites IN ACCESS SHARE MODE")
+        with pytest.raises(MigrationError, match=r"could not lock sites within 0.3 s: pid \d+ .*run the same again"):
+            pg_legacy.upgrade("0003")
+    assert pg_legacy.revision() == "0002"
+    pg_legacy.upgrade("0005")
+
+
+def test_writers_pass_while_the_migration_waits_for_a_reader(pg_legacy: Chain) -> None:
+    """Behind a lock request without a timeout, every writer would wait until the reader is done."""
+    pg_legacy.upgrade("0002")
+    database = pg_legacy.database
+    longest, done = 0.0, threading.Event()
+
+    def write() -> None:
+        nonlocal longest
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as writer:
+            while not done.is_set():
+                start = time.monotonic()
+                writer.exec_driver_sql("UPDATE sites SET name = 'x' WHERE subdomain = 'site001.example.gov'")
+                longest = max(longest, time.monotonic() - start)
+
+    with database.engine.connect() as reader:
+        transaction = reader.begin()
+        reader.exec_driver_sql("SELECT count(*) FROM sites")
+        writer = threading.Thread(target=write)
+        migration = threading.Thread(target=pg_legacy.upgrade, args=("0003",))
+        writer.start()
+        migration.start()
+        time.sleep(3)
+        transaction.rollback()
+        migration.join(60)
+        done.set()
+        writer.join(60)
+    assert pg_legacy.revision() == "0003"
+    assert longest < 1.5, f"a writer waited {longest:.2f} s behind the migration's lock request"
+
+
+def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
+    database = pg_legacy.database
+    with database.begin() as holder, database.begin() as waiter:
+        holder.exec_driver_sql("LOCK TABLE site_progress IN ACCESS EXCLUSIVE MODE")
+        with in_a_revision(waiter), pytest.raises(sa.exc.DBAPIError):
+            lock_tables("sites", "site_progress", patience_s=0.3)
+        waiter.rollback()
+        held = "SELECT count(*) FROM pg_locks WHERE relation = 'sites'::regclass AND mode = 'AccessExclusiveLock'"
+        assert holder.exec_driver_sql(held).scalar() == 0
+
+
+def test_twelve_upgrades_at_once_all_exit_zero(pg_chain: Chain) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "alembic", "-x", f"url={pg_chain.database.text}", "upgrade", "head"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(12)
+    ]
+    ends = [(process.communicate(timeout=120), process.returncode) for process in processes]
+    assert [code for _, code in ends] == [0] * 12, ends
+    worked = [err for (_, err), _ in ends if "Running upgrade" in err]
+    assert len(worked) == 1, "more than one of them did something"
+    assert pg_chain.revision() == "0007"
+
+
+def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "alembic", "-x", f"url={sqlite_database.text}", "upgrade", "head"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(6)
+    ]
+    ends = [(process.communicate(timeout=120), process.returncode) for process in processes]
+    assert [code for _, code in ends] == [0] * 6, ends
+    assert Chain(sqlite_database).revision() == "0007"
+
+
+def test_current_and_history_do_not_queue(pg_chain: Chain) -> None:
+    pg_chain.upgrade("0002")
+    with pg_chain.database.engine.connect() as other:
+        other.exec_driver_sql("SELECT pg_advisory_lock(1885958245, 1937006964)")
+        assert "0002" in pg_chain.cli("current").stdout
+        assert "0001 -> 0002" in pg_chain.cli("history", "-i").stdout
+
+
+def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What PgBouncer in transaction mode does: the next transaction is another server session."""
+    from pipestate.migrations import environment
+
+    step = environment._online_step
+
+    def lose_the_lock(migration: MigrationContext, current: object) -> None:
+        assert migration.connection is not None
+        migration.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
+        step(migration, current)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(environment, "_online_step", lose_the_lock)
+    with pytest.raises(MigrationError, match="pooler in session mode"):
+        pg_chain.upgrade("head")
+    assert pg_chain.revision() is None
+
+
+def test_a_lent_connection_gets_its_settings_and_its_lock_back(pg_chain: Chain) -> None:
+    from alembic import command
+
+    from alembics import config_for
+
+    config = config_for(pg_chain.database.text)
+    with pg_chain.database.engine.connect() as connection:
+        connection.exec_driver_sql("SET TimeZone = 'Asia/Tokyo'")
+        connection.exec_driver_sql("SET lock_timeout = '7s'")
+        connection.commit()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        assert connection.exec_driver_sql("SHOW TimeZone").scalar() == "Asia/Tokyo"
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "7s"
+        assert connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").scalar() == 0
+    assert pg_chain.revision() == "0007"
+
+
+def test_a_lent_connection_inside_a_transaction_is_refused(chain: Chain) -> None:
+    from alembic import command
+
+    from alembics import config_for
+
+    config = config_for(chain.database.text)
+    with chain.database.engine.connect() as connection:
+        connection.begin()
+        config.attributes["connection"] = connection
+        with pytest.raises(MigrationError, match="inside a transaction"):
+            command.upgrade(config, "head")

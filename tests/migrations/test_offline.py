@@ -1,0 +1,134 @@
+"""`alembic --sql`: what a DBA reviews and runs with plain psql does the same, and no damage when misused."""
+
+import pytest
+
+from alembics import Chain, dump, psql
+from bed import Database, Postgres
+from legacy import everything_legacy, fill_legacy
+from pipestate.migrations import MigrationError
+
+REVISIONS = ["base", "0001", "0002", "0003", "0004", "0005", "0006", "0007"]
+STEPS = list(zip(REVISIONS, REVISIONS[1:], strict=False))
+
+
+@pytest.fixture
+def twins(postgres: Postgres, request: pytest.FixtureRequest) -> "tuple[Chain, Chain]":
+    """Two copies of the old world: one for Alembic, one for psql."""
+    copies = [postgres.copy_of("legacy", fill_legacy) for _ in range(2)]
+    for copy in copies:
+        request.addfinalizer(lambda copy=copy: postgres.drop(copy))
+    online, offline = (Chain(copy) for copy in copies)
+    return online, offline
+
+
+def run(chain: Chain, script: str) -> None:
+    done = psql(chain.database, script)
+    assert done.returncode == 0, done.stderr
+    assert "ERROR" not in done.stderr, done.stderr
+
+
+def test_every_revision_up_and_down_gives_the_same_schema_as_online(twins: tuple[Chain, Chain]) -> None:
+    online, offline = twins
+    for start, end in STEPS:
+        online.upgrade(end)
+        run(offline, offline.script("upgrade", f"{start}:{end}"))
+        assert dump(offline.database) == dump(online.database), f"upgrade {start}:{end}"
+    for end, start in reversed(STEPS):
+        online.downgrade(end)
+        run(offline, offline.script("downgrade", f"{start}:{end}"))
+        assert dump(offline.database) == dump(online.database), f"downgrade {start}:{end}"
+
+
+def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Chain, Chain]) -> None:
+    online, offline = twins
+    before = everything_legacy(offline.database)
+    online.upgrade("head")
+    run(offline, offline.script("upgrade", "base:head"))
+    assert offline.revision() == "0007"
+    assert dump(offline.database) == dump(online.database)
+    run(offline, offline.script("downgrade", "head:base"))
+    assert everything_legacy(offline.database) == before
+    run(offline, offline.script("upgrade", "base:head"))
+    assert offline.revision() == "0007", "the version table of an earlier run was in the way"
+
+
+def test_a_script_needs_no_database(pg_chain: Chain) -> None:
+    from alembics import run_alembic
+
+    done = run_alembic("upgrade", "0001:0002", "--sql")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.lstrip().startswith("-- Written by")
+    assert "\\set ON_ERROR_STOP on" in done.stdout.splitlines()[1]
+
+
+@pytest.mark.parametrize("stop", ["on", "off"])
+def test_a_script_for_another_revision_does_nothing(pg_legacy: Chain, stop: str) -> None:
+    """0005:0006 run on a database at 0004 must not touch site_progress, even where psql goes on."""
+    pg_legacy.upgrade("0004")
+    before = dump(pg_legacy.database)
+    script = pg_legacy.script("upgrade", "0005:0007").replace("ON_ERROR_STOP on", f"ON_ERROR_STOP {stop}")
+    done = psql(pg_legacy.database, script)
+    assert "starts at revision 0005, but the database is at 0004" in done.stderr
+    assert (done.returncode != 0) is (stop == "on")
+    assert pg_legacy.revision() == "0004"
+    assert dump(pg_legacy.database) == before
+
+
+@pytest.mark.parametrize("stop", ["on", "off"])
+def test_a_closed_gate_leaves_the_table_standing(pg_legacy: Chain, stop: str) -> None:
+    """The guard that the original guide gave to `psql <` raised, and the DROP ran all the same."""
+    pg_legacy.upgrade("0005")
+    pg_legacy.database.run("UPDATE site_progress SET updated_at = now()")
+    before = dump(pg_legacy.database)
+    script = pg_legacy.script("upgrade", "0005:0007").replace("ON_ERROR_STOP on", f"ON_ERROR_STOP {stop}")
+    done = psql(pg_legacy.database, script)
+    assert "the gate is closed: 257 rows of site_progress" in done.stderr
+    assert pg_legacy.revision() == "0005"
+    assert pg_legacy.database.value("SELECT count(*) FROM site_progress") == 257
+    assert dump(pg_legacy.database) == before
+
+
+@pytest.mark.parametrize("stop", ["on", "off"])
+def test_a_step_that_fails_in_the_middle_stamps_nothing(pg_legacy: Chain, stop: str) -> None:
+    """An index build that fails outside a transaction must not be followed by the new version."""
+    pg_legacy.upgrade("0003")
+    pg_legacy.database.run(
+        "CREATE TABLE content_item_pipeline_state (id serial PRIMARY KEY, content_item_id int NOT NULL, "
+        "pipeline varchar(20) NOT NULL, status varchar(20) NOT NULL)",
+        "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
+        "VALUES (1, 'technical', 'pending'), (1, 'technical', 'pending')",
+    )
+    script = pg_legacy.script("upgrade", "0003:0005").replace("ON_ERROR_STOP on", f"ON_ERROR_STOP {stop}")
+    done = psql(pg_legacy.database, script)
+    assert "could not create unique index" in done.stderr
+    assert pg_legacy.revision() == "0003"
+    pg_legacy.database.run("DELETE FROM content_item_pipeline_state WHERE id = 2")
+    run(pg_legacy, pg_legacy.script("upgrade", "0003:0005"))
+    pg_legacy.upgrade("head")
+    pg_legacy.check()
+
+
+def test_a_script_and_a_migration_do_not_run_at_once(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("0001")
+    with pg_legacy.database.engine.connect() as other:
+        other.exec_driver_sql("SELECT pg_advisory_lock(1885958245, 1937006964)")
+        body = pg_legacy.script("upgrade", "0001:0002")
+        without_head = body[body.index("BEGIN;") :]
+        done = psql(pg_legacy.database, without_head, "-v", "ON_ERROR_STOP=1")
+    assert "another migration is running" in done.stderr
+    assert pg_legacy.revision() == "0001"
+
+
+def test_a_percent_sign_or_a_colon_in_the_sql_arrives_as_written(pg_legacy: Chain) -> None:
+    script = pg_legacy.script("upgrade", "0006:0007")
+    assert "'YYYY-MM-DD\"T\"HH24:MI:SS'" in script.replace("''", "'")
+    assert "%%" not in script.replace("%%I", "")
+
+
+def test_sqlite_writes_scripts_for_expansion_but_not_for_the_contract(sqlite_database: Database) -> None:
+    chain = Chain(sqlite_database)
+    assert "CREATE TABLE site_progress" in chain.script("upgrade", "base:0001")
+    with pytest.raises(MigrationError, match="run it without --sql"):
+        chain.script("upgrade", "0005:0006")
+    with pytest.raises(MigrationError, match="run it without --sql"):
+        chain.script("upgrade", "0006:0007")
