@@ -3,6 +3,7 @@
 from logging.config import fileConfig
 
 from alembic import context
+
 from pipestate.migrations.environment import run
 
 if context.config.config_file_name is not None and context.config.cmd_opts is not None:

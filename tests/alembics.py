@@ -94,5 +94,7 @@ def dump(database: Database, *options: str) -> str:
         check=True,
     )
     lines = done.stdout.splitlines()
-    kept = [line for line in lines if line.strip() and not line.startswith(("\\restrict", "\\unrestrict", "--"))]
+    kept = [
+        line for line in lines if line.strip() and not line.startswith(("\\restrict", "\\unrestrict", "--"))
+    ]
     return "\n".join(kept)

@@ -7,7 +7,7 @@ STAGES = ("ocr", "extraction", "deploy", "completed", "fetch", None)
 
 SITES = """CREATE TABLE sites (
     subdomain VARCHAR NOT NULL PRIMARY KEY, name VARCHAR, state VARCHAR, kind VARCHAR, scraper VARCHAR,
-    pages INTEGER, start_year INTEGER, extra VARCHAR, country VARCHAR, lat VARCHAR, lng VARCHAR,
+    pages INTEGER CHECK (pages >= 0), start_year INTEGER, extra VARCHAR, country VARCHAR, lat VARCHAR, lng VARCHAR,
     status VARCHAR, extraction_status VARCHAR DEFAULT 'pending', last_updated VARCHAR,
     last_deployed VARCHAR, last_extracted VARCHAR, owner_email VARCHAR)"""
 SITE_PROGRESS = """CREATE TABLE site_progress (

@@ -107,7 +107,10 @@ def jobs() -> sa.Table:
         sa.Column("package_size", sa.Integer),
         sa.Column("status", sa.String, server_default="pending", nullable=False),
         sa.Column(
-            "created_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.func.current_timestamp(),
+            nullable=False,
         ),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )

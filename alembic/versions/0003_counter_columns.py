@@ -72,9 +72,7 @@ def upgrade() -> None:
     lock_tables("sites", mode="SHARE ROW EXCLUSIVE")  # for the foreign keys
     create_table(pipeline_job())
     create_table(pipeline_claim())
-    comment_column(
-        "sites", "current_stage", "fetch, ocr, compilation, extraction, deploy or completed"
-    )
+    comment_column("sites", "current_stage", "fetch, ocr, compilation, extraction, deploy or completed")
     comment_column(
         "sites",
         "coordinator_enqueued",
@@ -118,7 +116,10 @@ def pipeline_job() -> sa.Table:
         sa.Column("stage", sa.String, nullable=False),
         sa.Column("job_key", sa.String, nullable=False),
         sa.Column(
-            "finished_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+            "finished_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.func.current_timestamp(),
+            nullable=False,
         ),
         sa.PrimaryKeyConstraint("subdomain", "stage", "job_key", name="pk_pipeline_job"),
         sa.ForeignKeyConstraint(
@@ -134,7 +135,10 @@ def pipeline_claim() -> sa.Table:
         sa.Column("subdomain", sa.String, nullable=False),
         sa.Column("stage", sa.String, nullable=False),
         sa.Column(
-            "claimed_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+            "claimed_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.func.current_timestamp(),
+            nullable=False,
         ),
         counter("attempts"),
         sa.PrimaryKeyConstraint("subdomain", name="pk_pipeline_claim"),

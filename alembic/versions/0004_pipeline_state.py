@@ -56,9 +56,7 @@ FOREIGN_KEY = "fk_cips_content_item"
 
 
 def upgrade() -> None:
-    refuse_wrong_shapes(
-        [Shape(TABLE, key="id", columns=("id", "content_item_id", "pipeline", "status"))]
-    )
+    refuse_wrong_shapes([Shape(TABLE, key="id", columns=("id", "content_item_id", "pipeline", "status"))])
     create_table(content_items())  # not there where 0001 was stamped
     lock_tables("content_items", mode="SHARE ROW EXCLUSIVE")  # for the foreign key
     create_table(pipeline_state(), *INDEXES)
@@ -117,10 +115,16 @@ def pipeline_state() -> sa.Table:
         sa.Column("last_attempt_at", sa.DateTime(timezone=True)),
         sa.Column("processed_at", sa.DateTime(timezone=True)),
         sa.Column(
-            "created_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.func.current_timestamp(),
+            nullable=False,
         ),
         sa.Column(
-            "updated_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp(), nullable=False
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.func.current_timestamp(),
+            nullable=False,
         ),
         sa.PrimaryKeyConstraint("id", name="pk_content_item_pipeline_state"),
         sa.ForeignKeyConstraint(

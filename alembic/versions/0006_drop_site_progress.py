@@ -42,7 +42,8 @@ DERIVED = {
 def upgrade() -> None:
     lock_tables("site_progress")
     refuse_recent_writes(
-        "site_progress", postgresql="updated_at > now() - interval '24 hours'",
+        "site_progress",
+        postgresql="updated_at > now() - interval '24 hours'",
         sqlite="datetime(updated_at) > datetime('now', '-24 hours')",
     )
     archive_table("site_progress")
@@ -51,7 +52,9 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     require_archived("table", "site_progress")
-    refresh_archived("site_progress", key="subdomain", source="sites", changed_at="updated_at", derived=DERIVED)
+    refresh_archived(
+        "site_progress", key="subdomain", source="sites", changed_at="updated_at", derived=DERIVED
+    )
     restore_table("site_progress")
     if force_reason() is not None:
         create_table(site_progress())

@@ -18,7 +18,12 @@ Revises: 0006
 import sqlalchemy as sa
 
 from pipestate.migrations import add_columns, archive_columns, restore_columns, table_of
-from pipestate.migrations.archive import changed_since_archived, forget_archived, note_absence, require_archived
+from pipestate.migrations.archive import (
+    changed_since_archived,
+    forget_archived,
+    note_absence,
+    require_archived,
+)
 from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
 from pipestate.migrations.guard import force_reason, refuse_recent_writes
 from pipestate.migrations.locks import lock_tables

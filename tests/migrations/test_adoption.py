@@ -17,7 +17,8 @@ def run_the_raw_sql(database: Database) -> None:
     """What the original guide had people paste: naive times, nullable counters, a textual default."""
     statements = ["ALTER TABLE sites ADD COLUMN current_stage VARCHAR"]
     statements += [
-        f"ALTER TABLE sites ADD COLUMN {name} TIMESTAMP" for name in ("started_at", "updated_at", "last_error_at")
+        f"ALTER TABLE sites ADD COLUMN {name} TIMESTAMP"
+        for name in ("started_at", "updated_at", "last_error_at")
     ]
     statements += [f"ALTER TABLE sites ADD COLUMN {name} INT DEFAULT 0" for name in COUNTERS]
     false = "'FALSE'" if database.is_sqlite else "FALSE"
@@ -99,8 +100,14 @@ def test_what_was_added_by_hand_is_not_dropped_by_downgrade(legacy_chain: Chain)
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("UPDATE sites SET ocr_failed = -1 WHERE subdomain < 'site003'", "3 rows of sites would break the rule"),
-        ("UPDATE sites SET current_stage = 'ocrr' WHERE subdomain < 'site002'", "2 rows of sites would break"),
+        (
+            "UPDATE sites SET ocr_failed = -1 WHERE subdomain < 'site003'",
+            "3 rows of sites would break the rule",
+        ),
+        (
+            "UPDATE sites SET current_stage = 'ocrr' WHERE subdomain < 'site002'",
+            "2 rows of sites would break",
+        ),
     ],
 )
 def test_rows_that_break_a_rule_are_named_before_anything_changes(
@@ -253,6 +260,8 @@ def test_extra_columns_triggers_views_and_rules_of_the_application_stay(legacy_c
     legacy_chain.upgrade("head")
     legacy_chain.downgrade("-2")
     assert database.value("SELECT count(*) FROM app_view WHERE owner_email LIKE 'owner%'") == 300
+    with pytest.raises(sa.exc.IntegrityError):
+        database.run("INSERT INTO sites (subdomain, pages) VALUES ('x.gov', -1)")
     if database.is_sqlite:
         names = "SELECT count(*) FROM sqlite_master WHERE name IN ('app_trigger', 'app_lower', 'app_sites_status')"
         assert database.value(names) == 3
@@ -285,7 +294,10 @@ def test_a_contracted_database_is_recognised_and_can_be_stamped(legacy_chain: Ch
         ("CREATE TABLE sites (id INTEGER PRIMARY KEY, url VARCHAR)", "sites exists, but without subdomain"),
         ("CREATE TABLE sites (subdomain VARCHAR)", "subdomain is not unique"),
         ("CREATE VIEW sites AS SELECT 'a' AS subdomain", "is not a plain table"),
-        ("CREATE TABLE jobs (id INTEGER PRIMARY KEY, state VARCHAR)", "jobs exists, but without status, created_at"),
+        (
+            "CREATE TABLE jobs (id INTEGER PRIMARY KEY, state VARCHAR)",
+            "jobs exists, but without status, created_at",
+        ),
     ],
 )
 def test_a_table_of_the_right_name_and_the_wrong_shape_is_refused(

@@ -99,7 +99,14 @@ def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(cha
         "INSERT INTO pipestate_attestation (name, attested_by) VALUES ('backup-taken', 'dba')",
         "INSERT INTO pipeline_job (subdomain, stage, job_key) VALUES ('a.gov', 'ocr', 'k1')",
     )
-    held = ("sites", "jobs", "content_items", "content_item_pipeline_state", "job_results", "queue_history")
+    held: tuple[str, ...] = (
+        "sites",
+        "jobs",
+        "content_items",
+        "content_item_pipeline_state",
+        "job_results",
+        "queue_history",
+    )
     held += ("pipestate_attestation", "pipeline_job")
     chain.downgrade("base")
     assert not set(held) & tables(database)

@@ -11,7 +11,9 @@ from pipestate.migrations import MigrationError
 
 def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:
     legacy_chain.upgrade("0005")
-    legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'")
+    legacy_chain.database.run(
+        "UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'"
+    )
     with pytest.raises(MigrationError, match=r"gate is closed: 2 rows of site_progress"):
         legacy_chain.upgrade("head")
     assert legacy_chain.revision() == "0005"
@@ -32,7 +34,9 @@ def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(legacy_cha
         if legacy_chain.database.is_sqlite
         else "to_char(now(), 'YYYY-MM-DD\"T\"HH24:MI:SS')"
     )
-    legacy_chain.database.run(f"UPDATE sites SET last_updated = {text} WHERE subdomain = 'site001.example.gov'")
+    legacy_chain.database.run(
+        f"UPDATE sites SET last_updated = {text} WHERE subdomain = 'site001.example.gov'"
+    )
     with pytest.raises(MigrationError, match=r"gate is closed: 1 rows of sites.last_updated"):
         legacy_chain.upgrade("head")
     assert legacy_chain.revision() == "0006"
@@ -95,7 +99,9 @@ def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: C
     )
     pg_legacy.upgrade("head")
     pg_legacy.downgrade("-2")
-    assert pg_legacy.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [(True,)]
+    assert pg_legacy.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [
+        (True,)
+    ]
 
 
 def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_legacy: Chain) -> None:
@@ -225,7 +231,11 @@ def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legac
 
 def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain) -> None:
     legacy_chain.upgrade("head")
-    archive = "pipestate_archive_sites_columns" if legacy_chain.database.is_sqlite else "pipestate_archive.sites_columns"
+    archive = (
+        "pipestate_archive_sites_columns"
+        if legacy_chain.database.is_sqlite
+        else "pipestate_archive.sites_columns"
+    )
     legacy_chain.database.run(f"DROP TABLE {archive}")
     with pytest.raises(MigrationError, match=r"archive of the legacy columns of sites is gone"):
         legacy_chain.downgrade("-1")
@@ -235,10 +245,14 @@ def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain)
     assert legacy_chain.database.value("SELECT count(*) FROM sites WHERE status IS NULL") == 300
 
 
-def test_a_write_between_copy_and_drop_closes_the_gate(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_between_copy_and_drop_closes_the_gate(
+    pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old code comes back to life while the values are being copied."""
     pg_legacy.upgrade("0006")
-    late_write(pg_legacy, monkeypatch, "UPDATE sites SET status = 'late' WHERE subdomain = 'site002.example.gov'")
+    late_write(
+        pg_legacy, monkeypatch, "UPDATE sites SET status = 'late' WHERE subdomain = 'site002.example.gov'"
+    )
     with pytest.raises(MigrationError, match=r"legacy columns of 1 rows of sites were written while"):
         pg_legacy.upgrade("head")
     assert pg_legacy.revision() == "0006"
@@ -288,7 +302,10 @@ def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made
         "SET ROLE pipestate_app; INSERT INTO sites (subdomain) VALUES ('app.gov'); RESET ROLE",
     )
     pg_legacy.upgrade("head")
-    assert database.value("SELECT count(*) FROM pipestate_archive.sites_columns WHERE subdomain = 'app.gov'") == 1
+    assert (
+        database.value("SELECT count(*) FROM pipestate_archive.sites_columns WHERE subdomain = 'app.gov'")
+        == 1
+    )
     database.run("REVOKE ALL ON sites FROM pipestate_app")
 
 

@@ -9,7 +9,8 @@ from pipestate.migrations import MigrationError
 def make_invalid(chain: Chain, name: str, definition: str) -> None:
     """What an interrupted CREATE INDEX CONCURRENTLY leaves behind."""
     chain.database.run(
-        definition, f"UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = '{name}'::regclass"
+        definition,
+        f"UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = '{name}'::regclass",
     )
 
 
@@ -39,6 +40,8 @@ def test_an_index_of_the_right_name_with_another_definition_is_refused(
         "pipeline VARCHAR NOT NULL, status VARCHAR NOT NULL)",
         definition,
     )
-    with pytest.raises(MigrationError, match="index uix_cips_content_item_pipeline exists with another definition"):
+    with pytest.raises(
+        MigrationError, match="index uix_cips_content_item_pipeline exists with another definition"
+    ):
         legacy_chain.upgrade("head")
     assert legacy_chain.revision() == "0003"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from pipestate.migrations import MigrationError, lock_tables
 from pipestate.migrations.failure import OWN_SQLSTATE
 
 
-def in_a_revision(connection: sa.Connection) -> "Operations.context":
+def in_a_revision(connection: sa.Connection) -> AbstractContextManager[Operations]:
     """Helpers outside the chain, as another project's revision would call them."""
     return Operations.context(MigrationContext.configure(connection, opts={"version_table": "app_version"}))
 
@@ -43,7 +44,9 @@ def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: p
     monkeypatch.setattr(columns, "lock_tables", impatient)
     with pg_legacy.database.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE sites IN ACCESS SHARE MODE")
-        with pytest.raises(MigrationError, match=r"could not lock sites within 0.3 s: pid \d+ .*run the same again"):
+        with pytest.raises(
+            MigrationError, match=r"could not lock sites within 0.3 s: pid \d+ .*run the same again"
+        ):
             pg_legacy.upgrade("0003")
     assert pg_legacy.revision() == "0002"
     pg_legacy.upgrade("0005")
@@ -163,7 +166,10 @@ def test_a_lent_connection_gets_its_settings_and_its_lock_back(pg_chain: Chain) 
         command.upgrade(config, "head")
         assert connection.exec_driver_sql("SHOW TimeZone").scalar() == "Asia/Tokyo"
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "7s"
-        assert connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").scalar() == 0
+        assert (
+            connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").scalar()
+            == 0
+        )
     assert pg_chain.revision() == "0007"
 
 

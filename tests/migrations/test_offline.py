@@ -1,5 +1,8 @@
 """`alembic --sql`: what a DBA reviews and runs with plain psql does the same, and no damage when misused."""
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import pytest
 
 from alembics import Chain, dump, psql
@@ -8,17 +11,16 @@ from legacy import everything_legacy, fill_legacy
 from pipestate.migrations import MigrationError
 
 REVISIONS = ["base", "0001", "0002", "0003", "0004", "0005", "0006", "0007"]
-STEPS = list(zip(REVISIONS, REVISIONS[1:], strict=False))
+STEPS = list(pairwise(REVISIONS))
 
 
 @pytest.fixture
-def twins(postgres: Postgres, request: pytest.FixtureRequest) -> "tuple[Chain, Chain]":
+def twins(postgres: Postgres) -> Iterator[tuple[Chain, Chain]]:
     """Two copies of the old world: one for Alembic, one for psql."""
-    copies = [postgres.copy_of("legacy", fill_legacy) for _ in range(2)]
-    for copy in copies:
-        request.addfinalizer(lambda copy=copy: postgres.drop(copy))
-    online, offline = (Chain(copy) for copy in copies)
-    return online, offline
+    online, offline = (postgres.copy_of("legacy", fill_legacy) for _ in range(2))
+    yield Chain(online), Chain(offline)
+    postgres.drop(online)
+    postgres.drop(offline)
 
 
 def run(chain: Chain, script: str) -> None:

@@ -109,9 +109,9 @@ def _refuse_on_sqlite(shape: Shape) -> None:
             "Rename it, or point the chain at another database"
         )
     inspector = sqlite.inspector()
-    unique = [inspector.get_pk_constraint(shape.table)["constrained_columns"]]
+    unique: list[Sequence[str | None]] = [inspector.get_pk_constraint(shape.table)["constrained_columns"]]
     unique += [constraint["column_names"] for constraint in inspector.get_unique_constraints(shape.table)]
-    unique += [list(index["column_names"]) for index in inspector.get_indexes(shape.table) if index["unique"]]
+    unique += [index["column_names"] for index in inspector.get_indexes(shape.table) if index["unique"]]
     if [shape.key] not in unique:
         raise MigrationError(
             f"{shape.table} exists, but its {shape.key} is not unique: add a primary key or a unique index "

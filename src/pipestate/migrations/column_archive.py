@@ -160,19 +160,24 @@ def _refuse_untrue_copy(table: str, key: str, columns: Sequence[str]) -> None:
   EXECUTE 'SELECT count(*) FROM {target} s LEFT JOIN {copy} a USING ({column}) WHERE a.{column} IS NULL OR '
     || {differs} INTO bad;
   IF bad > 0 THEN
-    {sql.refusal(f"{{n}} rows of {table} are not in {copy} as they are: something took its triggers away. "
-                 f"DROP TABLE {copy}, then run the same again", {"n": "bad"})}
+    {
+            sql.refusal(
+                f"{{n}} rows of {table} are not in {copy} as they are: something took its triggers away. "
+                f"DROP TABLE {copy}, then run the same again",
+                {"n": "bad"},
+            )
+        }
   END IF;""",
         "  bad bigint;",
     )
-    sql.break_off_unless(f"NOT {_any_column(table, columns)} OR {sql.regclass(_copy_name(table))} IS NOT NULL")
+    sql.break_off_unless(
+        f"NOT {_any_column(table, columns)} OR {sql.regclass(_copy_name(table))} IS NOT NULL"
+    )
 
 
 def _removal(table: str, columns: Sequence[str]) -> str:
     target, keep = sql.name(table), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
-    these = (
-        f"attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}) AND NOT attisdropped"
-    )
+    these = f"attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}) AND NOT attisdropped"
     numbers = f"ARRAY(SELECT attnum FROM pg_attribute WHERE {these})"
     return f"""  todo := {_names(table, columns, "DROP COLUMN %1$I", ", ")};
   IF todo IS NULL THEN RETURN; END IF;
@@ -219,9 +224,7 @@ def _addition(table: str, there: str) -> str:
   EXECUTE format({sql.literal(f"COMMENT ON TABLE {sql.name(table)} IS %L")}, old_comment);"""
 
 
-def _return(
-    table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]
-) -> str:
+def _return(table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]) -> str:
     """An UPDATE of those rows in which every column is still what ADD COLUMN made it."""
     copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
     known = f"(SELECT attname FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))})"

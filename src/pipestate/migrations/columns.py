@@ -5,7 +5,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateColumn
 
 from pipestate.migrations import objects, sql, sqlite
@@ -155,7 +154,7 @@ def comment_column(table: str, column: str, comment: str) -> None:
 
 
 def _definition(column: sa.Column[Any]) -> str:
-    return str(CreateColumn(column).compile(dialect=postgresql.dialect()))
+    return str(CreateColumn(column).compile(dialect=sql.POSTGRESQL))
 
 
 def _default(column: sa.Column[Any]) -> str:

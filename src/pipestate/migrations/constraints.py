@@ -78,8 +78,13 @@ def refuse_rows(table: str, condition: str, what: str, *, when: str = "true") ->
         f"""  IF NOT ({when}) THEN RETURN; END IF;
   bad := {count};
   IF bad > 0 THEN
-    {sql.refusal(f"{{n}} rows of {table} {what}. Mend them, then run the same again; to see them: "
-                 f"SELECT * FROM {table} t WHERE {condition}", {"n": "bad"})}
+    {
+            sql.refusal(
+                f"{{n}} rows of {table} {what}. Mend them, then run the same again; to see them: "
+                f"SELECT * FROM {table} t WHERE {condition}",
+                {"n": "bad"},
+            )
+        }
   END IF;""",
         "  bad bigint;",
     )

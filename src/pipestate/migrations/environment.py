@@ -116,9 +116,7 @@ def _version_table_if_not_exists(create: CreateTable, compiler: Any, **options: 
 
 def _run_offline(context: EnvironmentContext, options: dict[str, str]) -> None:
     url = _offline_url(context, options)
-    context.configure(
-        url=url, literal_binds=True, dialect_opts={"paramstyle": "named"}, **_settings(options)
-    )
+    context.configure(url=url, literal_binds=True, dialect_opts={"paramstyle": "named"}, **_settings(options))
     migration = context.get_context()
     if migration.dialect.name == "postgresql":
         _write_head(migration)
@@ -244,12 +242,13 @@ def _sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
     driver: Any = connection.connection.dbapi_connection
     level = driver.isolation_level
     driver.isolation_level = None
-    event.listen(connection, "begin", _begin_immediate)
     foreign_keys = driver.execute("PRAGMA foreign_keys").fetchone()[0]
     driver.execute("PRAGMA busy_timeout = 60000")
     driver.execute("PRAGMA foreign_keys = OFF")
     if alone:
         driver.execute("PRAGMA locking_mode = EXCLUSIVE")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
+    event.listen(connection, "begin", _begin_immediate)
     try:
         with warnings.catch_warnings():
             # `rebuilt` brings them along by itself
@@ -257,12 +256,11 @@ def _sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
             yield
     finally:
         event.remove(connection, "begin", _begin_immediate)
-        if not connection.closed:
-            connection.rollback()
-            driver.execute("PRAGMA locking_mode = NORMAL")
-            driver.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            driver.execute(f"PRAGMA foreign_keys = {foreign_keys}")
-            driver.isolation_level = level
+        connection.rollback()
+        driver.execute("PRAGMA locking_mode = NORMAL")
+        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # only then is the lock let go
+        driver.execute(f"PRAGMA foreign_keys = {foreign_keys}")
+        driver.isolation_level = level
 
 
 def _begin_immediate(connection: Connection) -> None:
@@ -306,7 +304,7 @@ def _wrap_steps(
     if steps is None:
         return
 
-    def wrapped(heads: Any, context: Any) -> Iterator[MigrationStep]:
+    def wrapped(heads: Any, context: Any) -> Iterator[Any]:
         for step in steps(heads, context):
             step.migration_fn = _wrapped(migration, step, before)
             yield step
@@ -315,7 +313,9 @@ def _wrap_steps(
 
 
 def _wrapped(
-    migration: MigrationContext, step: MigrationStep, before: Callable[[MigrationContext, MigrationStep], None]
+    migration: MigrationContext,
+    step: MigrationStep,
+    before: Callable[[MigrationContext, MigrationStep], None],
 ) -> Callable[..., None]:
     change = step.migration_fn
 
@@ -341,5 +341,3 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
         return set()
     rows = migration.connection.exec_driver_sql("PRAGMA foreign_key_check")
     return {tuple(row) for row in rows}
-
-

@@ -1,6 +1,7 @@
 """From a driver's exception to one sentence that says what to do, as Alembic wants to hear it."""
 
 import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,8 @@ def told_plainly(url: URL) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise MigrationError(explain(error, url)) from error
+    except sqlite3.Error as error:
+        raise MigrationError(f"{error} ({shown(url)}); {_advice_without_state(str(error))}") from error
     except ConfigError as error:
         raise MigrationError(str(error)) from error
     except KeyboardInterrupt as error:

@@ -38,8 +38,7 @@ class Index:
         unique = "UNIQUE " if self.unique else ""
         how = "CONCURRENTLY " if concurrently else ""
         return (
-            f"CREATE {unique}INDEX {how}{sql.name(self.name)} "
-            f"ON {sql.name(self.table)} {self.definition()}"
+            f"CREATE {unique}INDEX {how}{sql.name(self.name)} ON {sql.name(self.table)} {self.definition()}"
         )
 
 

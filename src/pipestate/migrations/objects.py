@@ -29,7 +29,7 @@ def drop_registry() -> None:
 
 def kept() -> bool:
     """Does this chain keep a registry?"""
-    return op.get_context().version_table == VERSION_TABLE
+    return bool(op.get_context().version_table == VERSION_TABLE)
 
 
 def remember(kind: str, name: str) -> str:
@@ -37,9 +37,7 @@ def remember(kind: str, name: str) -> str:
     if not kept():
         return "SELECT 1"
     values = sql.literals((kind, name, _revision()))
-    return (
-        f"INSERT INTO pipestate_object (kind, name, revision) VALUES ({values}) ON CONFLICT DO NOTHING"
-    )
+    return f"INSERT INTO pipestate_object (kind, name, revision) VALUES ({values}) ON CONFLICT DO NOTHING"
 
 
 def remember_selected(kind: str, name: str, source: str) -> str:

@@ -5,15 +5,18 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from alembic import op
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Dialect
+from sqlalchemy.dialects import postgresql, sqlite
 
 from pipestate.migrations.failure import OWN_SQLSTATE
 
-_quote = postgresql.dialect().identifier_preparer.quote
+POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+SQLITE: Dialect = sqlite.dialect()
+_quote = POSTGRESQL.identifier_preparer.quote
 
 
 def name(dotted: str) -> str:
@@ -33,7 +36,7 @@ def literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def literals(values: Iterator[str] | list[str] | tuple[str, ...]) -> str:
+def literals(values: Iterable[str]) -> str:
     return ", ".join(literal(value) for value in values)
 
 

@@ -11,12 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 from alembic.operations import BatchOperations
-from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.schema import CreateColumn
 
 from pipestate.migrations import objects, sql
 from pipestate.migrations.failure import MigrationError
-
 
 # --- Looking ---------------------------------------------------------------------------------------
 
@@ -74,11 +72,14 @@ def add_columns(addition: sa.Table) -> None:
             with rebuilt(addition.name) as batch:
                 batch.add_column(
                     sa.Column(
-                        column.name, column.type, server_default=sa.text("CURRENT_TIMESTAMP"), nullable=column.nullable
+                        column.name,
+                        column.type,
+                        server_default=sa.text("CURRENT_TIMESTAMP"),
+                        nullable=column.nullable,
                     )
                 )
         else:
-            definition = CreateColumn(column).compile(dialect=dialect.dialect())
+            definition = CreateColumn(column).compile(dialect=sql.SQLITE)
             sql.emit(f"ALTER TABLE {sql.name(addition.name)} ADD COLUMN {definition}")
         sql.emit(objects.remember("column", f"{addition.name}.{column.name}"))
     adopted = [column for column in addition.columns if column.name in known]
@@ -154,7 +155,9 @@ def add_foreign_key(
 
 def drop_constraint(table: str, name: str) -> None:
     if objects.is_ours_on_sqlite("constraint", f"{table}.{name}") and has_table(table):
-        kind = "check" if name in {c["name"] for c in inspector().get_check_constraints(table)} else "foreignkey"
+        kind = (
+            "check" if name in {c["name"] for c in inspector().get_check_constraints(table)} else "foreignkey"
+        )
         with rebuilt(table, without=[name]) as batch:
             batch.drop_constraint(name, type_=kind)
     sql.emit(objects.forget("constraint", f"{table}.{name}"))
@@ -162,7 +165,7 @@ def drop_constraint(table: str, name: str) -> None:
 
 @contextmanager
 def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperations]:
-    """Alembic's batch rebuild, keeping what it loses: CHECKs, triggers, and indexes on expressions.
+    """Alembic's batch rebuild, keeping what it loses: nameless CHECKs, triggers, indexes on expressions.
 
     What names one of `without` (columns or constraints that are about to go) goes with it.
     """
@@ -171,10 +174,11 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
             yield batch
         return
     gone = re.compile(r"\b(" + "|".join(map(re.escape, without)) + r")\b") if without else re.compile(r"(?!)")
-    checks = [
-        sa.CheckConstraint(sa.text(check["sqltext"]), name=check["name"])
-        for check in inspector().get_check_constraints(table)
-        if not gone.search(f"{check['name']} {check['sqltext']}")
+    checks = inspector().get_check_constraints(table)
+    nameless = [
+        sa.CheckConstraint(sa.text(check["sqltext"]))
+        for check in checks
+        if check["name"] is None and not gone.search(check["sqltext"])
     ]
     attached = _attached(table)
     for name, statement in attached.items():
@@ -182,7 +186,10 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
             sql.emit(f"DROP INDEX {sql.name(name)}")
     # Views that read the table must not be looked at while it is away.
     sql.emit("PRAGMA legacy_alter_table = ON")
-    with op.batch_alter_table(table, recreate="always", table_args=checks) as batch:
+    with op.batch_alter_table(table, recreate="always", table_args=tuple(nameless)) as batch:
+        for check in checks:
+            if check["name"] and check["name"] not in without and gone.search(check["sqltext"]):
+                batch.drop_constraint(check["name"], type_="check")
         yield batch
     sql.emit("PRAGMA legacy_alter_table = OFF")
     for name, statement in attached.items():
@@ -211,11 +218,13 @@ def _mend_defaults(table: str, columns: Sequence[sa.Column[Any]]) -> None:
     if wrong:
         with rebuilt(table) as batch:
             for column in wrong:
-                batch.alter_column(column.name, type_=column.type, server_default=sa.text(str(_default(column))))
+                batch.alter_column(
+                    column.name, type_=column.type, server_default=sa.text(str(_default(column)))
+                )
 
 
 def _default(column: sa.Column[Any]) -> str | None:
-    definition = str(CreateColumn(column).compile(dialect=dialect.dialect()))
+    definition = str(CreateColumn(column).compile(dialect=sql.SQLITE))
     found = re.search(r" DEFAULT (.+?)( NOT NULL)?$", definition)
     return _unquoted(found[1]) if found else None
 

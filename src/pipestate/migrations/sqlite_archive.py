@@ -28,7 +28,12 @@ def archive_table(table: str) -> None:
 
 
 def bring_back_table(table: str) -> None:
-    if sql.is_offline() or not sqlite.has_table(PREFIX + table) or sqlite.has_table(table) or not sqlite.has_table(MANIFEST):
+    if (
+        sql.is_offline()
+        or not sqlite.has_table(PREFIX + table)
+        or sqlite.has_table(table)
+        or not sqlite.has_table(MANIFEST)
+    ):
         return
     definition = _definition("table", table)
     sql.emit(f"ALTER TABLE {sql.name(PREFIX + table)} RENAME TO {sql.name(table)}")

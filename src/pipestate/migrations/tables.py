@@ -3,8 +3,6 @@
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import UserDefinedType
 
@@ -38,7 +36,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
         _create_on_sqlite(table, indexes)
         return
     archive.bring_back_table(table.name)
-    statement, types = _creation(table, postgresql.dialect())
+    statement, types = _creation(table, sql.POSTGRESQL)
     for column in types:
         source, _, attribute = column.partition(".")
         statement = (
@@ -49,7 +47,10 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
     rest = [index.statement() for index in indexes] + [objects.remember("table", table.name)]
     rest += [objects.remember("index", index.name) for index in indexes]
     body = "\n".join(f"  EXECUTE {sql.dollar(text, 'ddl')};" for text in rest)
-    sql.do(f"IF {sql.regclass(table.name)} IS NULL THEN\n  EXECUTE {statement};\n{body}\nEND IF;", why=f"create {table.name}")
+    sql.do(
+        f"IF {sql.regclass(table.name)} IS NULL THEN\n  EXECUTE {statement};\n{body}\nEND IF;",
+        why=f"create {table.name}",
+    )
 
 
 def drop_table(name: str) -> None:
@@ -85,9 +86,7 @@ def create_view(name: str, query: str, *, comment: str) -> None:
         return
     create = f"CREATE VIEW {sql.name(name)} AS {query}"
     sql.do_when(f"{sql.regclass(name)} IS NULL", create, objects.remember("view", name))
-    sql.do_when(
-        objects.is_ours("view", name), f"COMMENT ON VIEW {sql.name(name)} IS {sql.literal(comment)}"
-    )
+    sql.do_when(objects.is_ours("view", name), f"COMMENT ON VIEW {sql.name(name)} IS {sql.literal(comment)}")
 
 
 def drop_view(name: str) -> None:
@@ -109,7 +108,7 @@ def _create_on_sqlite(table: sa.Table, indexes: tuple[Index, ...]) -> None:
     archive.bring_back_table(table.name)
     if not sql.is_offline() and sqlite.has_table(table.name):
         return
-    statement, types = _creation(table, sqlite_dialect.dialect())
+    statement, types = _creation(table, sql.SQLITE)
     for column in types:
         source, _, attribute = column.partition(".")
         actual = "INTEGER" if sql.is_offline() else sqlite.column_type(source, attribute)

@@ -1,0 +1,46 @@
+"""The old world that the demo starts from: 300 sites, 105 of them stuck in OCR, two sources of truth."""
+
+from sqlalchemy import Connection, insert, text
+
+from pipestate.schema import legacy_metadata, site_progress
+from pipestate.schema.legacy import legacy_sites
+
+SITES = 300
+STUCK = 105
+
+
+def build(connection: Connection) -> None:
+    """The application's own tables, as they were before anybody thought of counters."""
+    legacy_metadata.create_all(connection)
+    connection.execute(insert(legacy_sites), [_site(number) for number in range(SITES)])
+    connection.execute(insert(site_progress), [_progress(number) for number in range(SITES)])
+    # The old code is still running: it has just written to a few sites.
+    connection.execute(text("UPDATE site_progress SET updated_at = now() - interval '5 days'"))
+    connection.execute(text("UPDATE site_progress SET updated_at = now() WHERE subdomain < 'site003'"))
+
+
+def let_days_pass(connection: Connection) -> None:
+    """The demo cannot wait: it makes its own rows older."""
+    connection.execute(text("UPDATE site_progress SET updated_at = updated_at - interval '3 days'"))
+
+
+def _site(number: int) -> dict[str, str | None]:
+    stuck = number < STUCK
+    return {
+        "subdomain": f"site{number:03}.example.gov",
+        "status": "needs_ocr" if stuck else "deployed",
+        "extraction_status": "pending" if stuck else "completed",
+        "last_updated": f"2026-01-{number % 28 + 1:02}T08:00:00",
+        "last_deployed": None if stuck else f"2026-01-{number % 28 + 1:02}T09:00:00",
+        "last_extracted": None,
+    }
+
+
+def _progress(number: int) -> dict[str, str | int]:
+    stuck = number < STUCK
+    return {
+        "subdomain": f"site{number:03}.example.gov",
+        "current_stage": "ocr" if stuck else "completed",
+        "stage_total": 15 if stuck else 1,
+        "stage_completed": 12 if stuck else 1,
+    }

@@ -1,0 +1,141 @@
+"""Sites with their pipeline state, job keys, claims, and the state of content items."""
+
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    false,
+    text,
+)
+
+from pipestate.schema.base import ADOPTED, STAGES, BigId, count, metadata, time
+
+
+def _counters(stage: str) -> list[Column[Any]]:
+    return [count(f"{stage}_{what}") for what in ("total", "completed", "failed")]
+
+
+def _counter_rule(stage: str) -> CheckConstraint:
+    return CheckConstraint(
+        f"{stage}_total >= 0 AND {stage}_completed >= 0 AND {stage}_failed >= 0",
+        name=f"ck_sites_{stage}_counters",
+    )
+
+
+sites = Table(
+    "sites",
+    metadata,
+    Column("subdomain", String, nullable=False, info=ADOPTED),
+    Column("name", String, info=ADOPTED),
+    Column("state", String, info=ADOPTED),
+    Column("kind", String, info=ADOPTED),
+    Column("scraper", String, info=ADOPTED),
+    Column("pages", Integer, info=ADOPTED),
+    Column("start_year", Integer, info=ADOPTED),
+    Column("extra", String, info=ADOPTED),
+    Column("country", String, info=ADOPTED),
+    Column("lat", String, info=ADOPTED),
+    Column("lng", String, info=ADOPTED),
+    Column("current_stage", String, comment="fetch, ocr, compilation, extraction, deploy or completed"),
+    time("started_at"),
+    time("updated_at"),
+    *(column for stage in STAGES for column in _counters(stage)),
+    Column(
+        "coordinator_enqueued",
+        Boolean,
+        server_default=false(),
+        nullable=False,
+        comment="Claimed by the job that finishes a stage, so that only one coordinator starts",
+    ),
+    Column("last_error_stage", String),
+    Column("last_error_message", Text),
+    time("last_error_at"),
+    PrimaryKeyConstraint("subdomain", name="pk_sites"),
+    CheckConstraint(
+        "current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')",
+        name="ck_sites_current_stage",
+    ),
+    *(_counter_rule(stage) for stage in STAGES),
+    Index("idx_sites_current_stage", "current_stage"),
+    Index("idx_sites_updated_at", "updated_at"),
+    Index(
+        "idx_sites_coordinator_enqueued",
+        "subdomain",
+        "coordinator_enqueued",
+        postgresql_where=text("coordinator_enqueued = false"),
+        sqlite_where=text("coordinator_enqueued = false"),
+    ),
+    comment="Sites and the one account of their pipeline state: current_stage, counters, last error",
+)
+
+content_items = Table(
+    "content_items",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
+    PrimaryKeyConstraint("id", name="pk_content_items"),
+)
+
+pipeline_job = Table(
+    "pipeline_job",
+    metadata,
+    Column("subdomain", String, nullable=False),
+    Column("stage", String, nullable=False),
+    Column("job_key", String, nullable=False),
+    time("finished_at", default=True),
+    PrimaryKeyConstraint("subdomain", "stage", "job_key", name="pk_pipeline_job"),
+    ForeignKeyConstraint(["subdomain"], ["sites.subdomain"], name="fk_pipeline_job_site", ondelete="CASCADE"),
+)
+
+pipeline_claim = Table(
+    "pipeline_claim",
+    metadata,
+    Column("subdomain", String, nullable=False),
+    Column("stage", String, nullable=False),
+    time("claimed_at", default=True),
+    count("attempts"),
+    PrimaryKeyConstraint("subdomain", name="pk_pipeline_claim"),
+    ForeignKeyConstraint(
+        ["subdomain"], ["sites.subdomain"], name="fk_pipeline_claim_site", ondelete="CASCADE"
+    ),
+)
+
+content_item_pipeline_state = Table(
+    "content_item_pipeline_state",
+    metadata,
+    Column("id", BigId, Identity(), nullable=False, info=ADOPTED),
+    Column("content_item_id", BigId, nullable=False, info=ADOPTED),
+    Column("pipeline", String(20), nullable=False),
+    Column("status", String(20), nullable=False),
+    count("attempt_count"),
+    Column("error_code", String(100)),
+    Column("error_message", Text),
+    time("last_attempt_at"),
+    time("processed_at"),
+    time("created_at", default=True),
+    time("updated_at", default=True),
+    PrimaryKeyConstraint("id", name="pk_content_item_pipeline_state"),
+    ForeignKeyConstraint(
+        ["content_item_id"], ["content_items.id"], name="fk_cips_content_item", ondelete="CASCADE"
+    ),
+    CheckConstraint(
+        "status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')",
+        name="ck_cips_status",
+    ),
+    CheckConstraint("pipeline IN ('technical', 'fundamental')", name="ck_cips_pipeline"),
+    Index("uix_cips_content_item_pipeline", "content_item_id", "pipeline", unique=True),
+    Index("idx_cips_pipeline_status_last_attempt", "pipeline", "status", "last_attempt_at"),
+    Index("idx_cips_pipeline_status_created", "pipeline", "status", "created_at"),
+    Index("idx_cips_content_item_pipeline_status", "content_item_id", "pipeline", "status"),
+    Index("idx_cips_error_code", "error_code"),
+    Index("idx_cips_updated_at", "updated_at"),
+)

@@ -1,0 +1,61 @@
+"""One resolver for the database, and no password in what people see."""
+
+from pathlib import Path
+
+import pytest
+
+from pipestate.config import ini_url, parse_url, resolve_url, shown, without_secrets
+from pipestate.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["postgres://a@b/c", "postgresql://a@b/c", "postgresql+psycopg://a@b/c", "postgresql+asyncpg://a@b/c"],
+)
+def test_every_spelling_of_postgresql_means_psycopg2(text: str) -> None:
+    assert parse_url(text).drivername == "postgresql+psycopg2"
+
+
+def test_the_order_of_the_sources() -> None:
+    environ = {"PIPESTATE_DATABASE_URL": "sqlite:///two", "DATABASE_URL": "sqlite:///three"}
+    assert resolve_url("sqlite:///one", environ=environ).database == "one"
+    assert resolve_url(environ=environ).database == "two"
+    assert (
+        resolve_url(environ={"DATABASE_URL": "sqlite:///three"}, ini_url="sqlite:///four").database == "three"
+    )
+    assert resolve_url(environ={}, ini_url="sqlite:///four").database == "four"
+
+
+def test_an_empty_variable_is_none_and_an_empty_option_is_an_error() -> None:
+    assert resolve_url(environ={"DATABASE_URL": " "}, ini_url="sqlite:///four").database == "four"
+    with pytest.raises(ConfigError, match="--database-url is not a database URL"):
+        resolve_url("", environ={})
+
+
+def test_no_source_says_how_to_give_one() -> None:
+    with pytest.raises(ConfigError, match="set PIPESTATE_DATABASE_URL or DATABASE_URL"):
+        resolve_url(environ={})
+
+
+@pytest.mark.parametrize("text", ["x", "://", "postgresql://u:secret@h:port/x"])
+def test_a_malformed_url_is_not_repeated(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_url(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["postgresql://u:p%40ss@h/d", "postgresql://u@h/d?password=p%40ss"])
+def test_no_password_is_shown(text: str) -> None:
+    url = parse_url(text)
+    assert "p@ss" not in shown(url)
+    assert "p%40ss" not in shown(url)
+    assert without_secrets("login with p@ss failed", url) == "login with *** failed"
+
+
+def test_the_url_of_an_ini_file(tmp_path: Path) -> None:
+    ini = tmp_path / "alembic.ini"
+    assert ini_url(ini) is None
+    ini.write_text("[alembic]\nsqlalchemy.url = sqlite:///%(here)s/app.sqlite\n")
+    assert ini_url(ini) == f"sqlite:///{tmp_path}/app.sqlite"
+    ini.write_text("[alembic]\nscript_location = x\n")
+    assert ini_url(ini) is None
