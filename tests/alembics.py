@@ -13,6 +13,7 @@ from alembic import command
 from alembic.config import Config
 
 from bed import Database, postgres_binary
+from ready import make_ready
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +32,13 @@ class Chain:
 
     def upgrade(self, revision: str = "head", *x: str) -> None:
         command.upgrade(config_for(self.database.text, x=x), revision)
+
+    def contract(self, revision: str = "head") -> None:
+        """Expand, do what opens the gate, contract."""
+        if (self.revision() or "") < "0005":
+            self.upgrade("0005")
+        make_ready(self.database)
+        self.upgrade(revision)
 
     def downgrade(self, revision: str, *x: str) -> None:
         command.downgrade(config_for(self.database.text, x=x), revision)

@@ -82,7 +82,7 @@ def run() -> sa.Table:
         sa.Column("reason", sa.Text),
         sa.Column("details", JSON),
         sa.PrimaryKeyConstraint("id", name="pk_pipestate_run"),
-        sa.CheckConstraint("event IN ('verify', 'gate', 'force')", name="ck_pipestate_run_event"),
+        sa.CheckConstraint("event IN ('verify', 'gate', 'force', 'purge')", name="ck_pipestate_run_event"),
     )
 
 

@@ -76,6 +76,10 @@ def upgrade() -> None:
         TABLE,
         "id",
         {
+            # A NULL in one of these is refused: nothing could stand for it.
+            "content_item_id": "content_item_id",
+            "pipeline": "pipeline",
+            "status": "status",
             "attempt_count": "0",
             "created_at": "coalesce(updated_at, last_attempt_at, CURRENT_TIMESTAMP)",
             "updated_at": "coalesce(last_attempt_at, created_at, CURRENT_TIMESTAMP)",

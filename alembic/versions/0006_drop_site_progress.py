@@ -4,7 +4,7 @@ Why: the counters on `sites` say the same, and two accounts of one thing drift a
 the table moves as it is into the schema `pipestate_archive` (SQLite: is renamed), and the downgrade
 brings it back with every row; rows of sites that changed since are derived from the counters.
 Lock: ACCESS EXCLUSIVE on `site_progress` for milliseconds.
-Guard: no row of it was written within 24 hours, looked at under the lock.
+Gate: sites-consolidation/readiness, whole before the lock; under it, once more, that nobody writes.
 Verified by: sites-consolidation, phase `cleanup`.
 
 Revision ID: 0006
@@ -13,15 +13,28 @@ Revises: 0005
 
 import sqlalchemy as sa
 
+from pipestate.gate import gate
 from pipestate.migrations import archive_table, create_table, restore_table, table_of
 from pipestate.migrations.archive import forget_archived, note_absence, refresh_archived, require_archived
-from pipestate.migrations.guard import force_reason, refuse_recent_writes
-from pipestate.migrations.locks import lock_tables
+from pipestate.migrations.guard import force_reason
 
 revision = "0006"
 down_revision = "0005"
 branch_labels = None
 depends_on = None
+
+# The criteria that must still be in the runbook, whoever has edited it.
+INSISTED = (
+    "backup-taken",
+    "stuck-sites",
+    "reconciliation-runs",
+    "health-score",
+    "manual-interventions",
+    "recent-site-progress-writes",
+    "recent-legacy-column-writes",
+    "no-dependents",
+    "soak",
+)
 
 # What the old code would have written: the current stage's counters, and 1 of 1 when all is done.
 STAGE_TOTAL = """CASE s.current_stage WHEN 'fetch' THEN s.fetch_total WHEN 'ocr' THEN s.ocr_total
@@ -40,13 +53,13 @@ DERIVED = {
 
 
 def upgrade() -> None:
-    lock_tables("site_progress")
-    refuse_recent_writes(
-        "site_progress",
-        postgresql="updated_at > now() - interval '24 hours'",
-        sqlite="datetime(updated_at) > datetime('now', '-24 hours')",
-    )
-    archive_table("site_progress")
+    with gate(
+        "sites-consolidation/readiness",
+        lock=["site_progress"],
+        recheck=["recent-site-progress-writes"],
+        insist=INSISTED,
+    ):
+        archive_table("site_progress")
     note_absence("table", "site_progress")
 
 

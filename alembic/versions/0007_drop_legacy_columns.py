@@ -7,8 +7,8 @@ have written (ocr: needs_ocr, extraction: needs_extraction, deploy: needs_deploy
 or no_documents where the last error says so) and keeps archived times that nothing replaced.
 Lock: on `sites`, SHARE ROW EXCLUSIVE to add the triggers and ACCESS EXCLUSIVE to drop the columns,
 each for milliseconds.
-Guard: no legacy column was written within 24 hours; before the lock in all rows, under it in what
-the triggers saw.
+Gate: sites-consolidation/readiness, whole before the copy; after it, that nobody has written the
+columns; under the lock, the same from what the triggers saw, which an index answers.
 Verified by: sites-consolidation, phase `cleanup`.
 
 Revision ID: 0007
@@ -17,6 +17,7 @@ Revises: 0006
 
 import sqlalchemy as sa
 
+from pipestate.gate import gate, require
 from pipestate.migrations import add_columns, archive_columns, restore_columns, table_of
 from pipestate.migrations.archive import (
     changed_since_archived,
@@ -25,8 +26,7 @@ from pipestate.migrations.archive import (
     require_archived,
 )
 from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
-from pipestate.migrations.guard import force_reason, refuse_recent_writes
-from pipestate.migrations.locks import lock_tables
+from pipestate.migrations.guard import force_reason
 from pipestate.migrations.sql import is_sqlite
 from pipestate.migrations.tables import comment_table
 
@@ -35,6 +35,18 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
+GATE = "sites-consolidation/readiness"
+# The criteria that must still be in the runbook, whoever has edited it.
+INSISTED = (
+    "backup-taken",
+    "stuck-sites",
+    "reconciliation-runs",
+    "health-score",
+    "manual-interventions",
+    "recent-legacy-column-writes",
+    "no-dependents",
+    "soak",
+)
 COLUMNS = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
 COMMENT = "Sites and the one account of their pipeline state: current_stage, counters, last error"
 
@@ -44,19 +56,17 @@ EXTRACTED = "s.extraction_total > 0 AND s.extraction_completed + s.extraction_fa
 
 
 def upgrade() -> None:
-    # `last_updated` is local time without a zone: up to twelve hours behind UTC.
-    refuse_recent_writes(
-        "sites",
-        column="last_updated",
-        postgresql="last_updated > to_char(now() - interval '36 hours', 'YYYY-MM-DD\"T\"HH24:MI:SS')",
-        sqlite="last_updated > strftime('%Y-%m-%dT%H:%M:%S', 'now', '-36 hours')",
-    )
-    archive_columns("sites", "subdomain", COLUMNS)
-    lock_tables("sites")
-    refuse_late_writes("sites", within="24 hours")
-    drop_archived_columns("sites", COLUMNS)
+    with gate(GATE, lock=["sites"], insist=INSISTED, prepare=archive):
+        refuse_late_writes("sites", within="24 hours", gate=GATE)
+        drop_archived_columns("sites", COLUMNS)
     note_absence("columns", "sites")
     comment_table("sites", COMMENT)
+
+
+def archive() -> None:
+    """Copy; then ask again about late writes. What comes after that, the triggers see."""
+    archive_columns("sites", "subdomain", COLUMNS)
+    require(GATE, ["recent-legacy-column-writes"])
 
 
 def downgrade() -> None:

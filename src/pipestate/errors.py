@@ -15,3 +15,16 @@ class Unreachable(PipestateError):
     """Something that is needed did not answer, so that nothing could be evaluated."""
 
     exit_code = 3
+
+
+class RunbookError(PipestateError):
+    """A runbook that nothing may run: where it is wrong, what is wrong, and how to mend it."""
+
+    def __init__(self, path: str, line: int, what: str) -> None:
+        super().__init__(path, line, what)
+        self.path = path
+        self.line = line
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}"

@@ -81,7 +81,7 @@ def test_an_owner_of_the_tables_who_is_no_superuser_can_go_all_the_way(postgres:
     owner = Database(database.url.set(username=role, password=PASSWORD))
     fill_legacy(owner)
     chain = Chain(owner)
-    chain.upgrade("head")
+    chain.contract()
     chain.downgrade("base")
     owner.engine.dispose()
     postgres.drop(database)
@@ -106,9 +106,13 @@ def test_pipestate_database_url_wins_over_database_url(pg: Database) -> None:
 
 
 def test_a_closed_gate_on_the_command_line(pg_legacy: Chain) -> None:
-    pg_legacy.database.run("UPDATE site_progress SET updated_at = now()")
-    said = refused("upgrade", "head", DATABASE_URL=pg_legacy.database.text)
-    assert "the gate is closed: 257 rows of site_progress" in said
+    done = pg_legacy.cli("upgrade", "head")
+    assert done.returncode == 255
+    assert "Traceback" not in done.stderr
+    assert "the gate sites-consolidation/readiness is closed" in done.stderr
+    assert "backup-taken: not signed off within 24h" in done.stderr
+    assert "soak: " in done.stderr
+    assert "pipestate verify sites-consolidation --phase readiness" in done.stderr
     assert pg_legacy.revision() == "0005"
 
 

@@ -48,7 +48,7 @@ def test_columns_added_by_hand_are_brought_to_definition(legacy_chain: Chain) ->
         "WHERE subdomain < 'site100'",
         "UPDATE sites SET ocr_total = 7, updated_at = '2026-01-18 20:30:00' WHERE subdomain >= 'site100'",
     )
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     legacy_chain.check()
     assert database.value("SELECT count(*) FROM sites WHERE ocr_total = 0 AND ocr_failed = 0") == 100
     assert database.value("SELECT count(*) FROM sites WHERE ocr_total = 7") == 200
@@ -116,7 +116,7 @@ def test_rows_that_break_a_rule_are_named_before_anything_changes(
     run_the_raw_sql(legacy_chain.database)
     legacy_chain.database.run(change)
     with pytest.raises(MigrationError, match=named):
-        legacy_chain.upgrade("head")
+        legacy_chain.contract()
     assert legacy_chain.revision() == "0002"
     legacy_chain.database.run("UPDATE sites SET ocr_failed = 0, current_stage = 'ocr'")
     legacy_chain.upgrade("0005")
@@ -127,7 +127,7 @@ def create_bare_pipeline_state(database: Database) -> None:
     key = "INTEGER PRIMARY KEY" if database.is_sqlite else "SERIAL PRIMARY KEY"
     database.run(
         f"CREATE TABLE content_item_pipeline_state (id {key}, content_item_id INTEGER NOT NULL, "
-        "pipeline VARCHAR(20) NOT NULL, status VARCHAR(20) NOT NULL, attempt_count INTEGER, "
+        "pipeline VARCHAR(20) NOT NULL, status VARCHAR(20), attempt_count INTEGER, "
         "error_code VARCHAR(100), error_message TEXT, last_attempt_at TIMESTAMP, processed_at TIMESTAMP, "
         "created_at TIMESTAMP, updated_at TIMESTAMP, mood VARCHAR)",
         "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status, mood, updated_at) VALUES "
@@ -139,7 +139,7 @@ def create_bare_pipeline_state(database: Database) -> None:
 def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(legacy_chain: Chain) -> None:
     database = legacy_chain.database
     create_bare_pipeline_state(database)
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     legacy_chain.check()
     rows = "SELECT content_item_id, pipeline, status, mood, attempt_count FROM content_item_pipeline_state ORDER BY id"
     assert database.rows(rows) == [
@@ -152,6 +152,7 @@ def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(l
         "UPDATE content_item_pipeline_state SET pipeline = 'other'",
         "UPDATE content_item_pipeline_state SET content_item_id = 99",
         "UPDATE content_item_pipeline_state SET created_at = NULL",
+        "UPDATE content_item_pipeline_state SET status = NULL",
         "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) VALUES (1, 'technical', 'pending')",
     ):
         with pytest.raises(sa.exc.IntegrityError):
@@ -165,6 +166,7 @@ def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(l
     [
         ("(99, 'technical', 'pending')", "point at no row of content_items"),
         ("(1, 'technical', 'done')", "would break the rule ck_cips_status"),
+        ("(2, 'fundamental', NULL)", "1 rows of content_item_pipeline_state have no value"),
         ("(1, 'technical', 'pending')", "uix_cips_content_item_pipeline|[Dd]uplicate|UNIQUE"),
     ],
 )
@@ -176,11 +178,11 @@ def test_rows_of_an_adopted_pipeline_state_that_break_a_rule_are_named(
         f"INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) VALUES {row}"
     )
     with pytest.raises(MigrationError, match=named):
-        legacy_chain.upgrade("head")
+        legacy_chain.contract()
     assert legacy_chain.revision() == "0003"
     assert legacy_chain.database.value("SELECT count(*) FROM content_item_pipeline_state") == 4
     legacy_chain.database.run("DELETE FROM content_item_pipeline_state WHERE id = 4")
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
 
 
 def create_keyless_job_results(database: Database) -> None:
@@ -198,7 +200,7 @@ def create_keyless_job_results(database: Database) -> None:
 def test_job_results_without_idempotency_key_get_unique_ones(legacy_chain: Chain) -> None:
     database = legacy_chain.database
     create_keyless_job_results(database)
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     assert database.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 3
     assert column(database, "job_results", "idempotency_key")["nullable"] is False
     with pytest.raises(sa.exc.IntegrityError):
@@ -209,7 +211,7 @@ def test_job_results_without_idempotency_key_get_unique_ones(legacy_chain: Chain
 
 def test_writers_that_know_nothing_of_keys_go_on(pg_legacy: Chain) -> None:
     create_keyless_job_results(pg_legacy.database)
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     pg_legacy.database.run(
         "INSERT INTO job_results (job_id, directory_name, status) VALUES (1, 'a', 'failed'), (1, 'b', 'failed')"
     )
@@ -222,7 +224,7 @@ def test_foreign_keys_follow_a_uuid(pg_legacy: Chain) -> None:
         "CREATE TABLE jobs (id uuid PRIMARY KEY, status text, created_at timestamptz)",
         f"INSERT INTO jobs VALUES ('{job}', 'pending', now())",
     )
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     pg_legacy.check()
     database.run(
         f"INSERT INTO job_results (job_id, directory_name, status, idempotency_key) VALUES ('{job}', 'd', 'failed', 'k')",
@@ -242,7 +244,7 @@ def test_foreign_keys_follow_a_text_key_on_sqlite(sqlite_database: Database) -> 
 
 
 def test_the_applications_own_version_table_is_never_touched(legacy_chain: Chain) -> None:
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     assert legacy_chain.database.rows("SELECT * FROM alembic_version") == [("app_17",)]
     legacy_chain.downgrade("base")
     assert legacy_chain.database.rows("SELECT * FROM alembic_version") == [("app_17",)]
@@ -257,7 +259,7 @@ def test_extra_columns_triggers_views_and_rules_of_the_application_stay(legacy_c
             "UPDATE content_items SET title = 'touched' WHERE id = 1; END",
             "CREATE INDEX app_lower ON sites (lower(name))",
         )
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     legacy_chain.downgrade("-2")
     assert database.value("SELECT count(*) FROM app_view WHERE owner_email LIKE 'owner%'") == 300
     with pytest.raises(sa.exc.IntegrityError):
@@ -278,14 +280,14 @@ def contract_by_hand(database: Database) -> None:
 def test_a_contracted_database_is_recognised_and_can_be_stamped(legacy_chain: Chain) -> None:
     contract_by_hand(legacy_chain.database)
     with pytest.raises(MigrationError, match=r"already contracted.*alembic stamp 0001"):
-        legacy_chain.upgrade("head")
+        legacy_chain.contract()
     legacy_chain.stamp("0001")
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     legacy_chain.check()
     assert legacy_chain.database.value("SELECT count(*) FROM sites") == 300
     legacy_chain.downgrade("-2")
     assert legacy_chain.revision() == "0005"
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import sqlalchemy as sa
 from alembics import Chain, dump
 from bed import Database, Postgres
 from legacy import everything_legacy
+from pipestate import gate
+from pipestate.gate import GateClosed
 from pipestate.migrations import MigrationError
 
 
@@ -14,21 +16,21 @@ def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Cha
     legacy_chain.database.run(
         "UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'"
     )
-    with pytest.raises(MigrationError, match=r"gate is closed: 2 rows of site_progress"):
-        legacy_chain.upgrade("head")
+    with pytest.raises(GateClosed, match=r"recent-site-progress-writes: recent is 2, required = 0"):
+        legacy_chain.contract()
     assert legacy_chain.revision() == "0005"
     assert legacy_chain.database.value("SELECT count(*) FROM site_progress") == 257
 
 
 def test_a_closed_gate_keeps_the_expansion(legacy_chain: Chain) -> None:
     legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
-    with pytest.raises(MigrationError, match="gate is closed"):
+    with pytest.raises(GateClosed, match="the gate sites-consolidation/readiness is closed"):
         legacy_chain.upgrade("head")
     assert legacy_chain.revision() == "0005"
 
 
 def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(legacy_chain: Chain) -> None:
-    legacy_chain.upgrade("0006")
+    legacy_chain.contract("0006")
     text = (
         "strftime('%Y-%m-%dT%H:%M:%S', 'now')"
         if legacy_chain.database.is_sqlite
@@ -37,7 +39,7 @@ def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(legacy_cha
     legacy_chain.database.run(
         f"UPDATE sites SET last_updated = {text} WHERE subdomain = 'site001.example.gov'"
     )
-    with pytest.raises(MigrationError, match=r"gate is closed: 1 rows of sites.last_updated"):
+    with pytest.raises(GateClosed, match=r"recent-legacy-column-writes: recent is 1, required = 0"):
         legacy_chain.upgrade("head")
     assert legacy_chain.revision() == "0006"
 
@@ -47,8 +49,11 @@ def test_force_goes_through_and_is_written_down(legacy_chain: Chain) -> None:
     legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
     legacy_chain.upgrade("head", "force=incident 42")
     assert legacy_chain.revision() == "0007"
-    ledger = legacy_chain.database.rows("SELECT event, reason, revision FROM pipestate_run")
-    assert ledger == [("force", "incident 42", "0006")]
+    ledger = legacy_chain.database.rows(
+        "SELECT DISTINCT event, reason, revision, gate FROM pipestate_run ORDER BY revision"
+    )
+    assert ("force", "incident 42", "0006", "closed") in ledger
+    assert ("force", "incident 42", "0007", "closed") in ledger
 
 
 def test_an_empty_reason_is_no_reason(legacy_chain: Chain) -> None:
@@ -64,7 +69,7 @@ def test_an_unknown_option_is_refused(legacy_chain: Chain) -> None:
 def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_legacy: Chain) -> None:
     pg_legacy.upgrade("0005")
     before = dump(pg_legacy.database)
-    pg_legacy.upgrade("0006")
+    pg_legacy.contract("0006")
     pg_legacy.database.run(
         "CREATE TABLE site_progress (subdomain text CONSTRAINT site_progress_pkey PRIMARY KEY)",
         "DROP TABLE site_progress",
@@ -84,7 +89,7 @@ def test_a_foreign_key_of_the_archived_table_does_not_hold_back_deletes_and_come
 ) -> None:
     database = pg_legacy.database
     database.run("ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites")
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     database.run("DELETE FROM sites WHERE subdomain = 'site001.example.gov'")
     pg_legacy.downgrade("-2")
     assert database.value("SELECT count(*) FROM site_progress") == 257, "an archived row was lost"
@@ -97,7 +102,7 @@ def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: C
     pg_legacy.database.run(
         "ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites"
     )
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     pg_legacy.downgrade("-2")
     assert pg_legacy.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [
         (True,)
@@ -105,7 +110,7 @@ def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: C
 
 
 def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     pg_legacy.database.run("CREATE TABLE site_progress (subdomain text)")
     with pytest.raises(MigrationError, match="site_progress exists again"):
         pg_legacy.downgrade("-2")
@@ -125,15 +130,19 @@ def test_views_on_what_goes_are_refused(
     legacy_chain: Chain, statement: str, revision: str, named: str
 ) -> None:
     legacy_chain.database.run(statement)
+    with pytest.raises(GateClosed, match="no-dependents: dependents is 1, required = 0"):
+        legacy_chain.contract()
+    assert legacy_chain.revision() == "0005"
     with pytest.raises(MigrationError, match=f"cannot go while others depend on it: {named}"):
-        legacy_chain.upgrade("head")
+        legacy_chain.upgrade("head", "force=even then")
     assert legacy_chain.revision() == revision
 
 
 def test_a_foreign_key_that_points_at_what_goes_is_refused(legacy_chain: Chain) -> None:
     legacy_chain.database.run("CREATE TABLE notes (site VARCHAR REFERENCES site_progress (subdomain))")
+    legacy_chain.upgrade("0005")
     with pytest.raises(MigrationError, match=r"cannot go while others depend on it: foreign key .*of notes"):
-        legacy_chain.upgrade("head")
+        legacy_chain.upgrade("head", "force=even then")
     assert legacy_chain.revision() == "0005"
 
 
@@ -155,7 +164,7 @@ def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
 ) -> None:
     database = legacy_chain.database
     before = everything_legacy(database)
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
     database.run(f"UPDATE sites SET {change}, updated_at = {later} WHERE subdomain = 'site008.example.gov'")
     legacy_chain.downgrade("-2")
@@ -176,7 +185,7 @@ def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
 
 def test_a_site_that_is_new_since_gets_derived_legacy_values(legacy_chain: Chain) -> None:
     database = legacy_chain.database
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     database.run(
         "INSERT INTO sites (subdomain, current_stage, ocr_total, updated_at) "
         "VALUES ('new.gov', 'ocr', 5, CURRENT_TIMESTAMP)",
@@ -196,7 +205,7 @@ def test_archived_times_that_nothing_replaced_are_kept(legacy_chain: Chain) -> N
     site = "site003.example.gov"  # deployed once, with a time
     ((deployed,),) = database.rows(f"SELECT last_deployed FROM sites WHERE subdomain = '{site}'")
     assert deployed is not None
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
     database.run(f"UPDATE sites SET current_stage = 'ocr', updated_at = {later} WHERE subdomain = '{site}'")
     legacy_chain.downgrade("-2")
@@ -223,14 +232,14 @@ def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legac
         "UNION SELECT obj_description('sites'::regclass) ORDER BY 1"
     )
     before = database.rows(hanging)
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     assert database.value("SELECT obj_description('sites'::regclass)") != "the application's own words"
     pg_legacy.downgrade("-2")
     assert database.rows(hanging) == before
 
 
 def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain) -> None:
-    legacy_chain.upgrade("head")
+    legacy_chain.contract()
     archive = (
         "pipestate_archive_sites_columns"
         if legacy_chain.database.is_sqlite
@@ -249,12 +258,12 @@ def test_a_write_between_copy_and_drop_closes_the_gate(
     pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old code comes back to life while the values are being copied."""
-    pg_legacy.upgrade("0006")
+    pg_legacy.contract("0006")
     late_write(
         pg_legacy, monkeypatch, "UPDATE sites SET status = 'late' WHERE subdomain = 'site002.example.gov'"
     )
     with pytest.raises(MigrationError, match=r"legacy columns of 1 rows of sites were written while"):
-        pg_legacy.upgrade("head")
+        pg_legacy.contract()
     assert pg_legacy.revision() == "0006"
     assert pg_legacy.database.value("SELECT count(*) FROM sites WHERE status = 'late'") == 1
 
@@ -262,9 +271,9 @@ def test_a_write_between_copy_and_drop_closes_the_gate(
 def test_a_new_site_between_copy_and_drop_is_archived_too(
     pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pg_legacy.upgrade("0006")
+    pg_legacy.contract("0006")
     late_write(pg_legacy, monkeypatch, "INSERT INTO sites (subdomain) VALUES ('late.gov')")
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     assert pg_legacy.database.value("SELECT count(*) FROM pipestate_archive.sites_columns") == 301
     pg_legacy.downgrade("-1")
     assert pg_legacy.database.rows(
@@ -274,16 +283,14 @@ def test_a_new_site_between_copy_and_drop_is_archived_too(
 
 def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Have somebody write just before the columns are locked for the last time."""
-    from pipestate.migrations import locks
-
-    lock_tables = locks.lock_tables
+    lock_tables = gate.lock_tables
 
     def write_then_lock(*tables: str, **options: object) -> None:
         if tables == ("sites",) and not options:
             chain.database.run(statement)
         lock_tables(*tables, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(locks, "lock_tables", write_then_lock)
+    monkeypatch.setattr(gate, "lock_tables", write_then_lock)
 
 
 def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made(
@@ -291,7 +298,7 @@ def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made
 ) -> None:
     """The trigger runs with the owner's rights: otherwise every write of the application would fail."""
     database = pg_legacy.database
-    pg_legacy.upgrade("0006")
+    pg_legacy.contract("0006")
     database.run(
         "DO $$ BEGIN CREATE ROLE pipestate_app; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
         "GRANT SELECT, INSERT, UPDATE ON sites TO pipestate_app",
@@ -301,7 +308,7 @@ def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made
         monkeypatch,
         "SET ROLE pipestate_app; INSERT INTO sites (subdomain) VALUES ('app.gov'); RESET ROLE",
     )
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     assert (
         database.value("SELECT count(*) FROM pipestate_archive.sites_columns WHERE subdomain = 'app.gov'")
         == 1
@@ -310,7 +317,7 @@ def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made
 
 
 def test_the_trigger_is_gone_with_the_columns(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("head")
+    pg_legacy.contract()
     assert pg_legacy.database.rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
     left = "SELECT proname FROM pg_proc WHERE pronamespace = 'pipestate_archive'::regnamespace"
     assert pg_legacy.database.rows(left) == []

@@ -12,11 +12,12 @@ from bed import Database, Postgres
 from legacy import everything_legacy, fill_legacy
 
 INSTANTS = 30
+FORCE = ("force=a drill has no week to wait",)
 
 
 def fill_contracted(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("head")
+    Chain(database).upgrade("head", *FORCE)
 
 
 def killed_after(chain: Chain, direction: str, target: str, seconds: float) -> None:
@@ -26,7 +27,7 @@ def killed_after(chain: Chain, direction: str, target: str, seconds: float) -> N
         code = 1
         try:
             os.close(2)
-            getattr(chain, direction)(target)
+            getattr(chain, direction)(target, *FORCE)
             code = 0
         finally:
             os._exit(code)
@@ -57,7 +58,7 @@ def full_runs(postgres: Postgres) -> tuple[dict[str, list[tuple[object, ...]]], 
     durations = {}
     for direction, target in (("upgrade", "head"), ("downgrade", "base")):
         start = time.monotonic()
-        getattr(Chain(database), direction)(target)
+        getattr(Chain(database), direction)(target, *FORCE)
         durations[direction] = time.monotonic() - start
     postgres.drop(database)
     return before, durations
@@ -79,7 +80,7 @@ def test_a_killed_migration_is_finished_by_a_rerun(
         chain = Chain(database)
         target = "head" if direction == "upgrade" else "base"
         killed_after(chain, direction, target, chooser.uniform(0, durations[direction] * 1.1))
-        getattr(chain, direction)(target)
+        getattr(chain, direction)(target, *FORCE)
         assert chain.revision() == ("0007" if target == "head" else None)
         now = archived_legacy(database) if target == "head" else everything_legacy(database)
         assert now == before
@@ -92,7 +93,7 @@ def test_a_migration_killed_on_sqlite_is_rolled_back_and_finished(sqlite_databas
     before = everything_legacy(sqlite_database)
     for seconds in (0.05, 0.2, 0.4, 0.6):
         killed_after(chain, "upgrade", "head", seconds)
-    chain.upgrade("head")
+    chain.upgrade("head", *FORCE)
     chain.check()
     chain.downgrade("base")
     assert everything_legacy(sqlite_database) == before

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
+from pipestate.cli import ledger, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.errors import PipestateError
 
@@ -14,6 +15,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(verify.verify)
+app.command()(verify.gate)
+app.command()(status.plan)
+app.command()(status.status)
+app.command()(ledger.attest)
+app.command()(ledger.observe)
+app.command()(ledger.history)
+app.add_typer(runbook.app, name="runbook")
 app.command()(demo)
 
 

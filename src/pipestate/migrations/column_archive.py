@@ -30,24 +30,27 @@ def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
     sql.do(_creation(table, key, columns), "  names text;\n  fresh text;\n  changed text;\n  known text;")
     with sql.autocommit():
         update_in_batches(table, key, _copy(table, key, columns), condition=there, computed=True)
+        # Without statistics the planner would read all of it, under the lock, in `refuse_late_writes`.
+        sql.do_when(there, f"ANALYZE {sql.name(_copy_name(table))}")
         _refuse_untrue_copy(table, key, columns)
 
 
-def refuse_late_writes(table: str, *, within: str) -> None:
+def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
     """Under the lock: refuse where the triggers saw one of the columns written. An index answers."""
     if sql.is_sqlite():
         return
+    runbook, _, phase = gate.partition("/")
     copy = sql.name(_copy_name(table))
     late = f"SELECT count(*) FROM {copy} WHERE {WRITTEN_AT} > now() - interval {sql.literal(within)}"
     message = (
-        f"the gate is closed: the legacy columns of {{n}} rows of {table} were written while they were being "
+        f"the gate {gate} is closed: the legacy columns of {{n}} rows of {table} were written while they were being "
         f"archived. Stop what writes them; to see them: SELECT * FROM {copy} WHERE {WRITTEN_AT} IS NOT NULL"
     )
     sql.do(
         f"""  IF {sql.regclass(_copy_name(table))} IS NULL THEN RETURN; END IF;
   EXECUTE {sql.literal(late)} INTO late;
   IF late > 0 THEN
-    {closed(message, {"n": "late"})}
+    {closed(message, {"n": "late"}, runbook=runbook, phase=phase)}
   END IF;""",
         "  late bigint;",
     )

@@ -9,6 +9,7 @@ from sqlalchemy.schema import CreateColumn
 
 from pipestate.migrations import objects, sql, sqlite
 from pipestate.migrations.batches import update_in_batches
+from pipestate.migrations.constraints import refuse_rows
 from pipestate.migrations.locks import lock_tables
 
 # What an adopted column may be, for what we would have created: conditions on its pg_type row.
@@ -32,7 +33,6 @@ def add_columns(addition: sa.Table) -> None:
     table, columns = addition.name, list(addition.columns)
     _refuse_other_types(table, columns)
     incomplete = _incomplete(table, columns)
-    lock_tables(table, when=incomplete)
     if objects.kept():
         sql.emit(
             objects.remember_selected(
@@ -43,6 +43,7 @@ def add_columns(addition: sa.Table) -> None:
                 "AND attname = wanted AND NOT attisdropped)",
             )
         )
+    lock_tables(table, when=incomplete)
     additions = ",\n  ".join(f"ADD COLUMN IF NOT EXISTS {_definition(column)}" for column in columns)
     defaults = ",\n  ".join(
         f"ALTER COLUMN {sql.name(column.name)} SET DEFAULT {_default(column)}"
@@ -109,6 +110,8 @@ def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str
 def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
     """Make columns NOT NULL; where one holds NULL, its repair expression first, in batches.
 
+    A column whose repair is itself has none: rows with a NULL there are named, and nothing changes.
+
     1. In batches, repair the rows that hold a NULL.
     2. Under a short lock, a CHECK that says the same, NOT VALID; validated beside the traffic.
     3. Under a short lock, SET NOT NULL, which now needs no scan, and the CHECK goes.
@@ -123,6 +126,9 @@ def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
         f"AND attname IN ({sql.literals(list(repairs))}) AND NOT attnotnull AND NOT attisdropped)"
     )
     holes = " OR ".join(f"{column} IS NULL" for column in names.values())
+    if hopeless := beyond_repair(repairs):
+        refuse_rows(table, hopeless, f"have no value ({hopeless})", when=nullable)
+    repairs = {column: repair for column, repair in repairs.items() if repair != column}
     mended = ", ".join(f"{names[c]} = coalesce({names[c]}, {repair})" for c, repair in repairs.items())
     with sql.autocommit():
         update_in_batches(
@@ -146,6 +152,13 @@ def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
     required = ", ".join(f"ALTER COLUMN {column} SET NOT NULL" for column in names.values())
     sql.do_when(nullable, f"{alter} {required}")
     sql.do_when(has_rule, f"{alter} DROP CONSTRAINT {rule}")
+
+
+def beyond_repair(repairs: Mapping[str, str]) -> str:
+    """As a condition: rows with a NULL that nothing can stand for."""
+    return " OR ".join(
+        f"{sql.name(column)} IS NULL" for column, repair in repairs.items() if repair == column
+    )
 
 
 def comment_column(table: str, column: str, comment: str) -> None:

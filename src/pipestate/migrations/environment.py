@@ -27,10 +27,14 @@ X_OPTIONS = {
 }
 SESSION = {
     "TimeZone": "UTC",
+    "standard_conforming_strings": "on",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": locks.SESSION_LOCK_TIMEOUT,
     "default_transaction_read_only": "off",
+    # One core is enough for a migration: the others belong to those who write meanwhile.
+    "max_parallel_workers_per_gather": "0",
+    "max_parallel_maintenance_workers": "0",
 }
 SCRIPT_HEAD = r"""-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
 \set ON_ERROR_STOP on"""
@@ -69,7 +73,6 @@ def _settings(options: dict[str, str], *, alone: bool = False, sqlite: bool = Fa
         "autogenerate_plugins": ["alembic.autogenerate.*", "alembic.ext.checkconstraint_byname"],
         "pipestate_naive_timezone": options.get("naive-timezone", "UTC"),
         "pipestate_alone": alone,
-        "pipestate_force": options.get("force"),
     }
 
 

@@ -1,7 +1,9 @@
 """From a driver's exception to one sentence that says what to do, as Alembic wants to hear it."""
 
+import logging
 import re
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,6 +51,18 @@ def told_plainly(url: URL) -> Iterator[None]:
         raise MigrationError(str(error)) from error
     except KeyboardInterrupt as error:
         raise MigrationError(f"interrupted; {ADVICE['57014']}") from error
+
+
+@contextmanager
+def heard_on_stderr(*, on_command_line: bool) -> Iterator[None]:
+    """Alembic prints an error on stdout and logs it; where nobody listens to the log, say it on stderr."""
+    try:
+        yield
+    except MigrationError as error:
+        listeners = [*logging.getLogger().handlers, *logging.getLogger("alembic").handlers]
+        if on_command_line and all(isinstance(listener, logging.NullHandler) for listener in listeners):
+            print(error, file=sys.stderr)
+        raise
 
 
 def explain(error: DBAPIError, url: URL) -> str:

@@ -36,7 +36,7 @@ def remember(kind: str, name: str) -> str:
     """The statement that writes it down; harmless when repeated."""
     if not kept():
         return "SELECT 1"
-    values = sql.literals((kind, name, _revision()))
+    values = sql.literals((kind, name, sql.current_revision()))
     return f"INSERT INTO pipestate_object (kind, name, revision) VALUES ({values}) ON CONFLICT DO NOTHING"
 
 
@@ -44,7 +44,7 @@ def remember_selected(kind: str, name: str, source: str) -> str:
     """The same for several, `name` being an expression over the rows of `source`."""
     return (
         "INSERT INTO pipestate_object (kind, name, revision) "
-        f"SELECT {sql.literal(kind)}, {name}, {sql.literal(_revision())} {source} ON CONFLICT DO NOTHING"
+        f"SELECT {sql.literal(kind)}, {name}, {sql.literal(sql.current_revision())} {source} ON CONFLICT DO NOTHING"
     )
 
 
@@ -69,8 +69,3 @@ def is_ours_on_sqlite(kind: str, name: str) -> bool:
         return True
     query = text("SELECT count(*) FROM pipestate_object WHERE kind = :kind AND name = :name")
     return bool(op.get_bind().execute(query, {"kind": kind, "name": name}).scalar())
-
-
-def _revision() -> str:
-    part = op.get_context().opts.get("pipestate_part")
-    return str(part[0]) if part else ""

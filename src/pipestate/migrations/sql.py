@@ -5,6 +5,7 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,15 @@ def name(dotted: str) -> str:
     'archive."Order"'
     """
     return ".".join(_quote(part) for part in dotted.split("."))
+
+
+def quoted(identifier: str) -> str:
+    """One identifier, in quotes whatever it is.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + identifier.replace('"', '""') + '"'
 
 
 def literal(value: str) -> str:
@@ -115,6 +125,17 @@ def refusal(message: str, values: dict[str, str] | None = None) -> str:
 
 def begin_parts(revision: str) -> None:
     op.get_context().opts["pipestate_part"] = [revision, 0, False]
+
+
+def current_revision() -> str:
+    """The revision that is being run; under another project's env.py, the file that is being run says it."""
+    part = op.get_context().opts.get("pipestate_part")
+    if part and part[0]:
+        return str(part[0])
+    frame = sys._getframe()
+    while frame is not None and "down_revision" not in frame.f_globals:
+        frame = frame.f_back  # type: ignore[assignment]
+    return str(frame.f_globals["revision"]) if frame is not None else ""
 
 
 def in_autocommit() -> bool:

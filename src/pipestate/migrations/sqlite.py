@@ -104,6 +104,9 @@ def require_not_null(table: str, repairs: Mapping[str, str]) -> None:
     nullable = [c["name"] for c in inspector().get_columns(table) if c["name"] in repairs and c["nullable"]]
     if not nullable:
         return
+    hopeless = " OR ".join(f"{sql.name(column)} IS NULL" for column in nullable if repairs[column] == column)
+    if hopeless:
+        _refuse_rows(table, hopeless, f"have no value ({hopeless})")
     for column in nullable:
         sql.emit(
             f"UPDATE {sql.name(table)} SET {sql.name(column)} = {repairs[column]} "

@@ -45,7 +45,7 @@ pipestate_run = Table(
     Column("reason", Text),
     Column("details", Json),
     PrimaryKeyConstraint("id", name="pk_pipestate_run"),
-    CheckConstraint("event IN ('verify', 'gate', 'force')", name="ck_pipestate_run_event"),
+    CheckConstraint("event IN ('verify', 'gate', 'force', 'purge')", name="ck_pipestate_run_event"),
     Index("idx_pipestate_run_phase", "runbook", "phase", "recorded_at"),
 )
 

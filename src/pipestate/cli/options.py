@@ -1,0 +1,56 @@
+"""Options that every verb shares, and what they resolve to."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from sqlalchemy import URL
+
+from pipestate import config, db
+from pipestate.errors import ConfigError
+from pipestate.verify.select import Revisions
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        metavar="URL",
+        help="The database; else PIPESTATE_DATABASE_URL, DATABASE_URL, or sqlalchemy.url in alembic.ini.",
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="INI", help="Another project's alembic.ini.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which database, of which Alembic project."""
+
+    url: URL
+    ini: Path
+
+    def revisions(self) -> Revisions:
+        from pipestate.migrations.revisions import revisions_at
+
+        with db.reader(self.url) as connection:
+            return revisions_at(connection, self.ini)
+
+
+def project_ini(given: Path | None) -> Path:
+    """The one that is named, the one here if it exists, else the shipped one."""
+    if given is not None:
+        if not given.is_file():
+            raise ConfigError(f"there is no {given}: --config takes the path of an alembic.ini")
+        return given
+    here = Path("alembic.ini")
+    return here if here.is_file() else config.project_root() / "alembic.ini"
+
+
+def target(database_url: str | None, ini: Path | None) -> Target:
+    path = project_ini(ini)
+    return Target(config.resolve_url(database_url, ini_url=config.ini_url(path)), path)

@@ -1,0 +1,73 @@
+"""Where results go: stdout or a file, in the format that was asked for."""
+
+import io
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipestate.errors import ConfigError
+from pipestate.verify.report import Report
+
+
+class Format(StrEnum):
+    CONSOLE = "console"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+
+
+def console() -> Console:
+    """Colour and width as the terminal has them; plain text into a pipe."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def print_json(data: Any) -> None:
+    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+def show(report: Report, form: Format, output: Path | None) -> None:
+    """Render the report; into the file, if one is named."""
+    if form is Format.CONSOLE and output is None:
+        from pipestate.render.console import print_report
+
+        print_report(report, console())
+        return
+    text = render(report, form)
+    if output is None:
+        print(text)
+        return
+    try:
+        output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {output}: {error.strerror}") from error
+
+
+def render(report: Report, form: Format) -> str:
+    """Formats are loaded when they are used: a command starts no slower for those it does not need."""
+    if form is Format.JSON:
+        from pipestate.render.machine import as_json
+
+        return as_json(report)
+    if form is Format.JUNIT:
+        from pipestate.render.junit import as_junit
+
+        return as_junit(report)
+    if form is Format.GITHUB:
+        from pipestate.render.github import as_github
+
+        return as_github(report)
+    if form is Format.MARKDOWN:
+        from pipestate.render.markdown import as_markdown
+
+        return as_markdown(report)
+    from pipestate.render.console import print_report
+
+    plain = Console(highlight=False, width=100, no_color=True, file=io.StringIO())
+    print_report(report, plain)
+    assert isinstance(plain.file, io.StringIO)
+    return plain.file.getvalue().rstrip()

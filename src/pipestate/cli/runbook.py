@@ -1,0 +1,49 @@
+"""`runbook lint` and `runbook show`: without a database."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipestate import shelf
+from pipestate.cli.options import Config, project_ini
+from pipestate.cli.output import console
+from pipestate.errors import ConfigError
+from pipestate.runbook.lint import lint as lint_file
+
+app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
+
+
+@app.command()
+def lint(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Files; else all of them.", show_default=False),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Check runbooks: file:line, what is wrong, how to mend it. Exit code 2 when something is.
+
+    Example: pipestate runbook lint runbooks/sites-consolidation.md
+    """
+    files = paths or shelf.files(project_ini(config))
+    if not files:
+        raise ConfigError("there is no runbook to lint: give a path")
+    findings = [finding for path in files for finding in lint_file(path)]
+    for finding in findings:
+        typer.echo(str(finding))
+    typer.echo(f"{len(files)} runbooks, {len(findings)} findings", err=True)
+    raise typer.Exit(2 if findings else 0)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A name or a path.")], config: Config = None) -> None:
+    """Show a runbook as it is read.
+
+    Example: pipestate runbook show sites-consolidation
+    """
+    from rich.markdown import Markdown
+
+    (runbook,) = shelf.find([name], project_ini(config))
+    screen = console()
+    screen.print(Markdown(runbook.text.split("---\n", 2)[-1]) if screen.is_terminal else runbook.text)

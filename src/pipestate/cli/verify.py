@@ -1,0 +1,88 @@
+"""`pipestate verify` and `pipestate gate`: run the runbook, read-only."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipestate import db, ledger, shelf
+from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
+from pipestate.cli.output import Format, show
+from pipestate.runbook.model import Runbook
+from pipestate.verify.report import Report
+from pipestate.verify.run import DEFAULT_TIMEOUT_S
+from pipestate.verify.run import verify as run_verify
+from pipestate.verify.select import find_phases
+
+Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds that one check may take.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=32, help="Connections that share one snapshot.")]
+
+
+def verify(
+    runbooks: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUNBOOK]...", help="A name or a path.", show_default=False)
+    ] = None,
+    phase: Annotated[str | None, typer.Option("--phase", help="Only this phase.", show_default=False)] = None,
+    json_: AsJson = False,
+    form: Annotated[Format, typer.Option("--format", help="How to print the report.")] = Format.CONSOLE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the report there.", show_default=False)
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Write the run into the ledger.")] = False,
+    apply_migration: Annotated[
+        bool, typer.Option("--apply-migration", help="First upgrade to the last revision without a gate.")
+    ] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    jobs: Jobs = 1,
+    database_url: DatabaseUrl = None,
+    config: Config = None,
+) -> None:
+    """Run the runbooks' checks, read-only, on one snapshot.
+
+    Exit code 0: all blocking checks passed; 1: one failed; 2: wrong usage; 3: not evaluated.
+
+    Example: pipestate verify --phase readiness --json
+    """
+    to = target(database_url, config)
+    books = shelf.find(runbooks or [], to.ini)
+    if apply_migration:
+        upgrade_ungated(to)
+    report = check(to, books, phase, timeout=timeout, jobs=jobs)
+    if record:
+        with db.writer(to.url) as connection:
+            ledger.record_run(connection, report)
+    show(report, Format.JSON if json_ else form, output)
+    raise typer.Exit(report.exit_code)
+
+
+def gate(
+    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.")],
+    json_: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    jobs: Jobs = 1,
+    database_url: DatabaseUrl = None,
+    config: Config = None,
+) -> None:
+    """Is this gate open? If not, what is missing.
+
+    Example: pipestate gate readiness && alembic upgrade head
+    """
+    to = target(database_url, config)
+    runbook, slash, _ = phase.partition("/")
+    books = shelf.find([runbook], to.ini) if slash else shelf.every(to.ini)
+    report = check(to, books, phase, timeout=timeout, jobs=jobs)
+    show(report, Format.JSON if json_ else Format.CONSOLE, None)
+    raise typer.Exit(report.exit_code)
+
+
+def check(to: Target, books: list[Runbook], phase: str | None, *, timeout: float, jobs: int) -> Report:
+    phases = find_phases(books, phase)
+    return run_verify(to.url, phases, to.revisions(), timeout_s=timeout, jobs=jobs)
+
+
+def upgrade_ungated(to: Target) -> None:
+    """Up to the last revision that no phase gates; what it says goes to stderr."""
+    from pipestate.migrations.upgrade import upgrade_to_gate
+
+    gated = {revision for book in shelf.every(to.ini) for phase in book.phases for revision in phase.opens}
+    upgrade_to_gate(to.url, to.ini, gated)

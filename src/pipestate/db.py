@@ -1,0 +1,155 @@
+"""Connections: a reader that cannot write, whatever the SQL says, and a writer for the ledger."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from pipestate.config import shown, without_secrets
+from pipestate.errors import ConfigError, Unreachable
+
+CONNECT_TIMEOUT_S = 10
+
+# What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
+SQLITE_READS = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_RECURSIVE,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_SAVEPOINT,
+    }
+)
+SQLITE_PRAGMAS = frozenset(
+    [
+        "table_info",
+        "table_xinfo",
+        "table_list",
+        "index_list",
+        "index_info",
+        "index_xinfo",
+        "foreign_key_list",
+        "foreign_key_check",
+        "compile_options",
+    ]
+)
+SQLITE_EFFECTS = frozenset({"load_extension", "writefile", "edit", "fts3_tokenizer", "readfile"})
+
+
+@contextmanager
+def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
+    """A connection inside one read-only transaction that sees one snapshot.
+
+    PostgreSQL: REPEATABLE READ, READ ONLY, which the SQL of a single statement cannot undo; with
+    `snapshot`, the one that another reader exported. SQLite: `query_only` and an authorizer, which
+    together refuse what either alone lets through (PRAGMA, ATTACH, VACUUM INTO).
+    """
+    engine = engine_for(url, readonly=True)
+    with reachable(url), engine.connect() as plain:
+        if url.get_backend_name() == "sqlite":
+            _lock_down(plain)
+            yield plain
+            return
+        connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        if snapshot is not None:
+            connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+        else:
+            connection.exec_driver_sql("SELECT 1")  # from here on the transaction cannot be made to write
+        yield connection
+
+
+@contextmanager
+def writer(url: URL) -> Iterator[Connection]:
+    """A connection inside a transaction that is committed at the end."""
+    with reachable(url), engine_for(url).begin() as connection:
+        yield connection
+
+
+def engine_for(url: URL, *, readonly: bool = False) -> Engine:
+    """An engine without a pool: a command connects, works and goes."""
+    if url.get_backend_name() != "sqlite":
+        arguments = {
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "application_name": "pipestate",
+            "options": "-c TimeZone=UTC -c standard_conforming_strings=on",
+        }
+        return create_engine(url, poolclass=NullPool, connect_args=arguments)
+    if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
+        raise Unreachable(f"there is no file {url.database}: check the path in the URL")
+    engine = create_engine(url, poolclass=NullPool)
+    event.listen(engine, "connect", _foreign_keys_on)
+    return engine
+
+
+@contextmanager
+def reachable(url: URL) -> Iterator[None]:
+    """Turn a connection that fails or is lost into one sentence without a password."""
+    try:
+        yield
+    except OperationalError as error:
+        raise Unreachable(_cannot_reach(url, error)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unreachable(_cannot_reach(url, error)) from error
+        raise ConfigError(f"{_reason(url, error)} ({shown(url)})") from error
+
+
+def set_deadline(connection: Connection, seconds: float) -> None:
+    """SQLite: interrupt the statements that follow when the time is over."""
+    end = time.monotonic() + seconds
+    driver: Any = connection.connection.dbapi_connection
+    driver.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+
+
+def _cannot_reach(url: URL, error: DBAPIError) -> str:
+    return (
+        f"cannot reach {shown(url)}: {_reason(url, error)}; check that the server runs and the URL is right"
+    )
+
+
+def _reason(url: URL, error: DBAPIError) -> str:
+    return without_secrets(" ".join(str(error.orig).split()), url)
+
+
+def _foreign_keys_on(driver: Any, _record: object) -> None:
+    driver.execute("PRAGMA foreign_keys = ON")
+
+
+@contextmanager
+def read_only(connection: Connection) -> Iterator[None]:
+    """SQLite: nothing can be written through this connection for a while; its transaction stays."""
+    driver: Any = connection.connection.dbapi_connection
+    driver.execute("PRAGMA query_only = ON")
+    driver.set_authorizer(_authorize)
+    try:
+        yield
+    finally:
+        driver.set_authorizer(None)
+        driver.set_progress_handler(None, 0)
+        driver.execute("PRAGMA query_only = OFF")
+
+
+def _lock_down(connection: Connection) -> None:
+    driver: Any = connection.connection.dbapi_connection
+    driver.isolation_level = None
+    driver.execute("PRAGMA query_only = ON")
+    driver.execute("BEGIN")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes the snapshot
+    driver.set_authorizer(_authorize)
+
+
+def _authorize(action: int, first: str | None, second: str | None, _db: str | None, _via: str | None) -> int:
+    if action in SQLITE_READS:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION:
+        return sqlite3.SQLITE_DENY if (second or "").lower() in SQLITE_EFFECTS else sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA:
+        return sqlite3.SQLITE_OK if (first or "").lower() in SQLITE_PRAGMAS else sqlite3.SQLITE_DENY
+    # Table-valued pragmas declare their table, which SQLite asks about as an update of its catalogue.
+    is_catalogue = first in ("sqlite_master", "sqlite_schema", "sqlite_temp_master")
+    return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_UPDATE and is_catalogue else sqlite3.SQLITE_DENY

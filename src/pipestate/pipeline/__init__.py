@@ -1,0 +1,1 @@
+"""The pipeline at work: what workers and operators call."""

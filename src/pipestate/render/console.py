@@ -1,0 +1,86 @@
+"""The terminal: phases, a row a check with what was required and observed, evidence under failures."""
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pipestate.render.text import clean, closing_line
+from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport
+from pipestate.verify.verdict import Outcome, Verdict
+
+STYLES = {
+    "passed": "green",
+    "failed": "bold red",
+    "errored": "bold magenta",
+    "skipped": "dim",
+    "warned": "yellow",
+}
+GATES = {Gate.OPEN: "bold green", Gate.CLOSED: "bold red", Gate.AHEAD: "dim", Gate.PAST: "dim"}
+MOST_COLUMNS = 6
+
+
+def print_report(report: Report, console: Console) -> None:
+    info = report.database
+    console.print(
+        Text(
+            f"{info.url}  {info.dialect} {info.server_version}  revision {info.revision or 'base'} of {info.head}",
+            "dim",
+        ),
+        soft_wrap=True,
+    )
+    for runbook, phase in report.phases():
+        console.print(_phase(runbook, phase))
+    counts = report.summary()
+    summary = Text("\n")
+    for name, number in counts.items():
+        if number:
+            summary.append(f"{number} {name}  ", STYLES[name])
+    summary.append(f"{report.duration_ms:.0f} ms", "dim")
+    console.print(summary)
+    console.print(Text(closing_line(report), "bold green" if report.ok else "bold red"))
+
+
+def _phase(runbook: RunbookReport, phase: PhaseReport) -> RenderableType:
+    title = Text(f"\n{runbook.name}/{phase.name} ", "bold").append(str(phase.gate), GATES[phase.gate])
+    if phase.gate in (Gate.AHEAD, Gate.PAST):
+        return title
+    parts: list[RenderableType] = [title]
+    for verdict in phase.checks:
+        parts.append(_row(verdict))
+        if verdict.evidence:
+            parts.append(Padding(evidence_table(verdict.evidence), (0, 0, 0, 4)))
+    return Group(*parts)
+
+
+def _row(verdict: Verdict) -> Table:
+    name = "warned" if verdict.warned else str(verdict.outcome)
+    row = Table.grid(padding=(0, 1))
+    row.add_column(width=9)
+    row.add_column(width=29, overflow="fold")
+    row.add_column(overflow="fold")
+    said = Text(clean(verdict.message))
+    if verdict.outcome is not Outcome.PASSED:
+        said.stylize("" if verdict.went_wrong else "dim")
+    if verdict.went_wrong:
+        said.append(f"\n{verdict.source}", "dim")
+    row.add_row(
+        Text(f"  {name}", STYLES[name]), Text(verdict.check_id, "dim" if name == "skipped" else ""), said
+    )
+    return row
+
+
+def evidence_table(rows: "tuple[object, ...] | list[object]") -> Table:
+    """The rows of a query, at most six columns wide."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    records = [dict(row) for row in rows]  # type: ignore[call-overload]
+    columns = list(records[0])[:MOST_COLUMNS] if records else []
+    for column in columns:
+        table.add_column(clean(str(column)), overflow="fold")
+    for record in records:
+        table.add_row(*(_value(record.get(column)) for column in columns))
+    return table
+
+
+def _value(value: object) -> Text:
+    return Text("NULL", "dim") if value is None else Text(clean(str(value)))

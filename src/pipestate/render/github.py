@@ -1,0 +1,34 @@
+"""GitHub Actions: an annotation at the runbook's line for each failure, and a step summary."""
+
+import os
+from pathlib import Path
+
+from pipestate.render.markdown import as_markdown
+from pipestate.render.text import clean, closing_line
+from pipestate.verify.report import Report
+from pipestate.verify.verdict import Verdict
+
+
+def as_github(report: Report) -> str:
+    """Workflow commands for stdout; the summary goes where the runner says."""
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(as_markdown(report) + "\n")
+    lines = [_annotation(verdict) for verdict in report.verdicts() if verdict.went_wrong]
+    return "\n".join([*lines, closing_line(report)])
+
+
+def _annotation(verdict: Verdict) -> str:
+    kind = "warning" if verdict.warned else "error"
+    path, _, line = verdict.source.rpartition(":")
+    place = f"file={_property(path)},line={line},title={_property(verdict.check_id)}"
+    return f"::{kind} {place}::{_data(clean(verdict.message))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

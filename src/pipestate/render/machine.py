@@ -1,0 +1,69 @@
+"""JSON, `schema_version` 1. The schema ships beside this file; scripts rely on it."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pipestate.verify.report import PhaseReport, Report, RunbookReport
+from pipestate.verify.verdict import Verdict
+
+SCHEMA = Path(__file__).with_name("verify.schema.json")
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(as_data(report), indent=2, ensure_ascii=False)
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    info = report.database
+    return {
+        "schema_version": 1,
+        "ok": report.ok,
+        "database": {
+            "url": info.url,
+            "dialect": info.dialect,
+            "server_version": info.server_version,
+            "revision": info.revision,
+            "head": info.head,
+        },
+        "started_at": instant(report.started_at),
+        "duration_ms": report.duration_ms,
+        "summary": report.summary(),
+        "runbooks": [_runbook(runbook) for runbook in report.runbooks],
+    }
+
+
+def instant(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _runbook(runbook: RunbookReport) -> dict[str, Any]:
+    return {
+        "name": runbook.name,
+        "path": runbook.path,
+        "sha256": runbook.sha256,
+        "phases": [_phase(phase) for phase in runbook.phases],
+    }
+
+
+def _phase(phase: PhaseReport) -> dict[str, Any]:
+    return {
+        "name": phase.name,
+        "gate": str(phase.gate),
+        "checks": [_check(verdict) for verdict in phase.checks],
+    }
+
+
+def _check(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "id": verdict.check_id,
+        "outcome": str(verdict.outcome),
+        "level": str(verdict.level),
+        "require": verdict.require,
+        "observed": dict(verdict.observed),
+        "message": verdict.message,
+        "source": verdict.source,
+        "duration_ms": verdict.duration_ms,
+        "evidence": [dict(row) for row in verdict.evidence],
+    }

@@ -1,0 +1,42 @@
+"""What the formats share: evidence in plain lines, text without control characters, the closing line."""
+
+import re
+
+from pipestate.verify.report import Gate, Report
+from pipestate.verify.verdict import Verdict
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def clean(text: str) -> str:
+    """Without what a terminal would obey and XML refuses: rows come from a database.
+
+    >>> clean("a\\x1b[31mb")
+    'a�[31mb'
+    """
+    return _CONTROL.sub("\ufffd", text)
+
+
+def evidence_lines(verdict: Verdict) -> list[str]:
+    """`name=value` pairs, a row a line."""
+    return [clean(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
+
+
+def closing_line(report: Report) -> str:
+    """Which gate is open, and what to do next."""
+    if not report.ran:
+        at = report.database.revision or "base"
+        return f"Nothing was checked: no phase applies at revision {at}."
+    closed = [
+        f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
+    ]
+    opened = [
+        f"{runbook.name}/{phase.name}"
+        for runbook, phase in report.phases()
+        if phase.gate is Gate.OPEN and phase.opens
+    ]
+    if closed:
+        return f"Closed: {', '.join(closed)}. Mend what failed above, then verify again."
+    if opened:
+        return f"Open: {', '.join(opened)}. The revisions behind it may run: alembic upgrade head."
+    return "All blocking checks passed."

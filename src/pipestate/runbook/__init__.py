@@ -1,0 +1,1 @@
+"""Runbooks: Markdown in, frozen values out. No database here."""

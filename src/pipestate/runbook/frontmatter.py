@@ -1,0 +1,170 @@
+"""The YAML at the top of a runbook: its name, and between which revisions each phase applies.
+
+Read from YAML's nodes rather than from loaded values: those keep their lines, a key given twice is
+seen, and `0003` is still `0003` and not the number 3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from pipestate.runbook.finding import Findings
+from pipestate.runbook.markdown import FrontMatter
+from pipestate.runbook.model import is_id
+
+FORM = "begin the file with `---`, `runbook: its-name`, `phases:` and their names, `---`"
+
+_TAG = "tag:yaml.org,2002:"
+_KINDS = {"int": "number", "float": "number", "bool": "boolean", "timestamp": "date", "null": "blank"}
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseHeader:
+    """What the front matter says of one phase."""
+
+    line: int
+    from_: str | None = None
+    until: str | None = None
+    opens: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    name: str = ""
+    default: bool = False
+    phases: dict[str, PhaseHeader] = field(default_factory=dict)
+
+
+def read_header(block: FrontMatter, found: Findings) -> Header:
+    """The front matter; whatever is wrong with it goes to `found`."""
+    root = _compose(block, found)
+    if root is None:
+        return Header()
+    reader = _Reader(found, offset=block.line + 1)
+    fields = reader.fields(root, "the front matter", ("runbook", "default", "phases"))
+    name, phases = fields.get("runbook"), fields.get("phases")
+    if name is None:
+        found.add(block.line, "the front matter has no `runbook:`: name the runbook there")
+    if phases is None:
+        found.add(block.line, "the front matter has no `phases:`: list them there, in order")
+    return Header(
+        name=reader.id("runbook", name) if name else "",
+        default=reader.truth("default", fields.get("default")),
+        phases=reader.phases(phases) if phases else {},
+    )
+
+
+def _compose(block: FrontMatter, found: Findings) -> Node | None:
+    try:
+        root: Node | None = yaml.compose(block.content, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark else 0
+        found.add(block.line + 1 + line, f"the front matter is not YAML: {error.problem or error.context}")
+        return None
+    except (yaml.YAMLError, RecursionError) as error:
+        found.add(block.line, f"the front matter is not YAML: {str(error).splitlines()[0]}")
+        return None
+    if root is None:
+        found.add(block.line, f"the front matter is empty: {FORM}")
+    return root
+
+
+class _Reader:
+    """YAML nodes into values, with the file's line for each fault."""
+
+    def __init__(self, found: Findings, offset: int) -> None:
+        self._found = found
+        self._offset = offset
+
+    def phases(self, node: Node) -> dict[str, PhaseHeader]:
+        if not node.value:
+            self._fault(node, "`phases:` is empty: list the phases, in order")
+            return {}
+        entries = dict(self._entries(node, "phases"))
+        for name, (key, _) in entries.items():
+            if not is_id(name):
+                self._fault(key, f"phase `{name}`: a name is lower-case letters, digits and hyphens")
+        return {name: self._phase(name, key, value) for name, (key, value) in entries.items()}
+
+    def _phase(self, name: str, key: Node, node: Node) -> PhaseHeader:
+        line = key.start_mark.line + self._offset
+        if _kind(node) == "null":
+            return PhaseHeader(line)
+        fields = self.fields(node, f"phase {name}", ("from", "until", "opens"))
+        return PhaseHeader(
+            line,
+            from_=self._text("from", fields.get("from")),
+            until=self._text("until", fields.get("until")),
+            opens=tuple(self._revisions("opens", fields.get("opens"))),
+        )
+
+    def fields(self, node: Node, where: str, allowed: tuple[str, ...]) -> dict[str, Node]:
+        fields = {}
+        for name, (key, value) in self._entries(node, where):
+            if name not in allowed:
+                self._fault(key, f"unknown key `{name}` in {where}: it takes {', '.join(allowed)}")
+            fields[name] = value
+        return fields
+
+    def _entries(self, node: Node, where: str) -> Iterator[tuple[str, tuple[Node, Node]]]:
+        if not isinstance(node, MappingNode):
+            self._fault(node, f"{where} must be keys with values, as `key: value`")
+            return
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            if name in seen:
+                self._fault(key, f"`{name}` stands twice in {where}: keep one of them")
+            else:
+                yield name, (key, value)
+            seen.add(name)
+
+    def id(self, key: str, node: Node) -> str:
+        text = self._text(key, node) or ""
+        if text and not is_id(text):
+            self._fault(node, f"`{key}: {text}`: a name is lower-case letters, digits and hyphens")
+        return text
+
+    def truth(self, key: str, node: Node | None) -> bool:
+        if node is None:
+            return False
+        if _kind(node) != "bool":
+            self._fault(node, f"`{key}:` must be true or false")
+        return str(node.value).lower() in ("true", "yes", "on")
+
+    def _revisions(self, key: str, node: Node | None) -> Iterator[str]:
+        if node is None:
+            return
+        if not isinstance(node, SequenceNode):
+            self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["0006"]')
+            return
+        for item in node.value:
+            if text := self._text(key, item):
+                yield text
+
+    def _text(self, key: str, node: Node | None) -> str | None:
+        """A text, never what YAML made of an unquoted revision."""
+        if node is None or (_kind(node) == "str" and str(node.value).strip()):
+            return str(node.value).strip() if node else None
+        if not isinstance(node, ScalarNode):
+            self._fault(node, f"`{key}:` must be one text")
+        elif _kind(node) in ("null", "str"):
+            self._fault(node, f"`{key}:` says nothing: give its value or leave the key out")
+        else:
+            self._fault(node, _unquoted(key, node))
+        return None
+
+    def _fault(self, node: Node, message: str) -> None:
+        self._found.add(node.start_mark.line + self._offset, message)
+
+
+def _kind(node: Node) -> str:
+    return str(node.tag).removeprefix(_TAG)
+
+
+def _unquoted(key: str, node: ScalarNode) -> str:
+    kind = _KINDS.get(_kind(node), _kind(node))
+    why = f"`{node.value}` is a {kind} to YAML (0003 would become 3)"
+    return f'{why}: put it in quotes, as {key}: "{node.value}"'

@@ -1,0 +1,162 @@
+"""A runbook as frozen values: what `parse` gives and everything after it takes.
+
+Every `line` is the 1-based line of the file where the heading, the fence or the item begins, so that
+`path:line` is the source of a verdict. `from_` is the first revision at which a thing applies, `until`
+the first at which it no longer does.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import ClassVar, Protocol, TypeVar
+
+from pipestate.runbook.require import Requirement
+
+DIALECTS = ("postgresql", "sqlite")
+
+_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+class Level(StrEnum):
+    """What a failure means: a closed gate, or a warning that closes nothing."""
+
+    BLOCK = "block"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A query run only when its check fails; its rows are shown under the verdict."""
+
+    check_id: str
+    line: int
+    sql: str
+    dialect: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One query and what its answer must satisfy. `sql` is one statement without its semicolon."""
+
+    id: str
+    line: int
+    sql: str
+    require: Requirement
+    level: Level = Level.BLOCK
+    dialect: str | None = None
+    from_: str | None = None
+    until: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    def evidence_for(self, dialect: str) -> Evidence | None:
+        return variant(self.evidence, dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class SignOff:
+    """A check on a person's recorded word: it passes while the word is younger than `valid_for`.
+
+    It always blocks, on every engine and as long as its phase applies; it says so in the same words as
+    a check does, so that whoever walks through a phase's checks need not ask which is which.
+    """
+
+    id: str
+    line: int
+    valid_for: timedelta
+    text: str
+
+    level: ClassVar[Level] = Level.BLOCK
+    dialect: ClassVar[str | None] = None
+    from_: ClassVar[str | None] = None
+    until: ClassVar[str | None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query that `status` shows and that never gates."""
+
+    id: str
+    line: int
+    sql: str
+    dialect: str | None = None
+    from_: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A section of the runbook. `opens` names the revisions whose gate it is."""
+
+    name: str
+    line: int
+    from_: str | None
+    until: str | None
+    opens: tuple[str, ...]
+    checks: tuple[Check | SignOff, ...]
+    views: tuple[View, ...]
+
+    @property
+    def signoffs(self) -> tuple[SignOff, ...]:
+        return tuple(check for check in self.checks if isinstance(check, SignOff))
+
+    def checks_for(self, dialect: str) -> tuple[Check | SignOff, ...]:
+        """What is asked on this engine, in document order, one variant of each check."""
+        return _chosen(self.checks, dialect)
+
+    def views_for(self, dialect: str) -> tuple[View, ...]:
+        return _chosen(self.views, dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """A whole file. `sha256` is that of the file's bytes, so that `sha256sum` says the same."""
+
+    name: str
+    path: str
+    title: str
+    default: bool
+    sha256: str
+    phases: tuple[Phase, ...]
+    text: str = field(repr=False)
+
+    def phase(self, name: str) -> Phase | None:
+        return next((phase for phase in self.phases if phase.name == name), None)
+
+
+class _Variant(Protocol):
+    @property
+    def dialect(self) -> str | None: ...
+
+
+class _NamedVariant(_Variant, Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+V = TypeVar("V", bound=_Variant)
+N = TypeVar("N", bound=_NamedVariant)
+
+
+def variant(variants: Iterable[V], dialect: str) -> V | None:
+    """The block for this engine: the one written for it, else the one written for any."""
+    fitting = [each for each in variants if each.dialect in (None, dialect)]
+    return max(fitting, key=lambda each: each.dialect is not None, default=None)
+
+
+def _chosen(items: Iterable[N], dialect: str) -> tuple[N, ...]:
+    variants: dict[str, list[N]] = {}
+    for item in items:
+        variants.setdefault(item.id, []).append(item)
+    chosen = (variant(same, dialect) for same in variants.values())
+    return tuple(item for item in chosen if item is not None)
+
+
+def is_id(text: str) -> bool:
+    """Ids and names stay typeable on a command line.
+
+    >>> is_id("stuck-sites"), is_id("Stuck sites")
+    (True, False)
+    """
+    return _ID.fullmatch(text) is not None

@@ -1,0 +1,165 @@
+"""Whether a block is exactly one plain read.
+
+A first fence, not the wall: the transaction is read-only, and a role that can only SELECT is the promise.
+But a READ ONLY transaction does not refuse everything (`pg_terminate_backend`, advisory locks, `COPY … TO
+PROGRAM`), nor a second statement after a COMMIT, and an author should hear of it before a server does.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from pipestate.runbook.model import DIALECTS
+from pipestate.runbook.statement import Token, statements, tokens
+
+READS = ("SELECT", "WITH", "VALUES", "TABLE")
+WRITES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+LOCKS = re.compile(r"\bFOR (UPDATE|SHARE|KEY SHARE|NO KEY UPDATE)\b")
+ENGINES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
+
+# Functions that change something, wait, reach outside the database, or run SQL given as text.
+EFFECTS = re.compile(
+    r"""
+    nextval | setval | lo_\w+ | lowrite | set_config | setseed
+  | pg_(terminate|cancel)_backend | pg_(try_)?advisory_\w+ | pg_notify | pg_sleep\w*
+  | pg_switch_(wal|xlog) | pg_reload_conf | pg_rotate_logfile\w* | pg_promote | pg_log_\w+
+  | pg_wal_replay_(pause|resume) | pg_xlog_replay_\w+ | pg_(start|stop)_backup | pg_backup_(start|stop)
+  | pg_create_\w+ | pg_drop_\w+ | pg_copy_\w+ | pg_replication_\w+ | pg_logical_\w+ | pg_sync_\w+
+  | pg_export_snapshot | txid_current | pg_current_xact_id | pg_import_\w+
+  | pg_stat_(reset\w*|statements_reset|force_\w+) | pg_(restore|clear)_\w+_stats
+  | pg_read_(binary_)?file\w* | pg_stat_file | pg_ls_\w+ | pg_file_\w+ | pg_prewarm | autoprewarm_\w+
+  | brin_(de)?summarize_\w+ | gin_clean_pending_list | pg_truncate_visibility_map | heap_force_\w+
+  | pg_nextoid | pg_stop_making_pinned_objects | pg_extension_config_dump | binary_upgrade_\w+
+  | dblink\w* | query_to_xml\w* | cursor_to_xml\w* | ts_stat | ts_rewrite
+  | crosstab\w* | connectby | xpath_table
+  | load_extension | writefile | readfile | edit | eval | fts3_tokenizer
+    """,
+    re.VERBOSE,
+)
+
+Rule = Callable[[list[Token]], Iterator[str]]
+
+
+def objections(sql: str, dialect: str | None) -> list[str]:
+    """Why this is not one plain read, each with how to mend it; nothing when it is one.
+
+    A block without a dialect runs on both engines, so both must take it for a plain read.
+    """
+    if dialect in DIALECTS:
+        return list(dict.fromkeys(_objections(sql, dialect)))
+    heard = {engine: list(_objections(sql, engine)) for engine in DIALECTS}
+    told = dict.fromkeys(message for messages in heard.values() for message in messages)
+    return [message + _as_read_by(message, heard) for message in told]
+
+
+def explains(sql: str, dialect: str | None) -> bool:
+    """Whether the statement is an EXPLAIN, which no other statement can take rows from."""
+    return next((token.keyword for token in tokens(sql, dialect)), "") == "EXPLAIN"
+
+
+def _as_read_by(message: str, heard: dict[str, list[str]]) -> str:
+    engines = [ENGINES[engine] for engine, messages in heard.items() if message in messages]
+    return "" if len(engines) == len(heard) else f" (as {engines[0]} reads it)"
+
+
+def _objections(sql: str, dialect: str) -> Iterator[str]:
+    seen = tokens(sql, dialect)
+    found = statements(seen)
+    if seen and seen[-1].kind == "unclosed":
+        yield f"a quote or a comment is never closed, from {seen[-1].text[:20]!r} on: close it"
+    elif not found:
+        yield "there is no SQL in the block: write the query below the directives"
+    elif len(found) > 1:
+        yield f"{len(found)} statements in one block: a block is exactly one, split it"
+    elif beginning := list(_begins_with_a_read(found[0], dialect)):
+        yield from beginning
+    else:
+        for rule in RULES:
+            yield from rule(found[0])
+
+
+def _begins_with_a_read(statement: list[Token], dialect: str) -> Iterator[str]:
+    first = statement[0].keyword
+    rest = _explained(statement) if first == "EXPLAIN" else statement
+    begin = next((token for token in rest if token.text != "("), None)
+    word = begin.keyword if begin else ""
+    if begin and begin.text == "\\":
+        return
+    if word == "TABLE" and dialect == "sqlite":
+        yield "SQLite has no TABLE statement: write SELECT * FROM"
+    elif word not in READS:
+        yield f"begins with {_shown(statement[0], begin)}, not with a plain read: {_advice(first, word)}"
+
+
+def _explained(statement: list[Token]) -> list[Token]:
+    """What an EXPLAIN is about, its options skipped; ANALYZE is left in, for it would run the statement."""
+    rest = statement[1:]
+    if len(rest) > 1 and rest[0].text == "(" and rest[1].keyword not in READS and rest[1].text != "(":
+        end = next((index for index, token in enumerate(rest) if token.text == ")"), len(rest))
+        runs = [token for token in rest[:end] if token.identifier in ("analyze", "analyse")]
+        return runs or rest[end + 1 :]
+    while rest and rest[0].keyword in ("VERBOSE", "QUERY", "PLAN"):
+        rest = rest[1:]
+    return rest
+
+
+def _shown(first: Token, begin: Token | None) -> str:
+    if begin is None or begin is first or first.keyword != "EXPLAIN":
+        return (begin or first).text
+    return f"EXPLAIN {begin.text}"
+
+
+def _advice(first: str, word: str) -> str:
+    if word == "PRAGMA":
+        return "read it as a table, SELECT … FROM pragma_table_info('sites')"
+    if first == "EXPLAIN":
+        return "EXPLAIN a SELECT, and without ANALYZE, which runs it"
+    return "begin with SELECT, WITH or VALUES"
+
+
+def _does_not_write(statement: list[Token]) -> Iterator[str]:
+    if LOCKS.search(" ".join(token.keyword or "?" for token in statement)):
+        yield "locks rows with FOR UPDATE or FOR SHARE, which is a write: take the clause out"
+        return
+    words = dict.fromkeys(_keywords(statement[1:], statement[0]))
+    writes = [word for word in words if word in WRITES]
+    for word in writes:
+        yield f"holds {word}, and a check only reads: take it out (a column of that name goes in quotes)"
+    if "INTO" in words and not writes:
+        yield "writes INTO a table: a check only reads, take INTO out"
+
+
+def _keywords(statement: list[Token], before: Token) -> Iterator[str]:
+    """The bare words, except those that are names because a dot stands before them."""
+    for token in statement:
+        if before.text != ".":
+            yield token.keyword
+        before = token
+
+
+def _calls_nothing_with_effects(statement: list[Token]) -> Iterator[str]:
+    for name, after in pairwise(statement):
+        if after.text == "(" and EFFECTS.fullmatch(name.identifier):
+            yield f"calls {name.identifier}(), which does more than read: take the call out"
+
+
+def _has_no_backslash(statement: list[Token]) -> Iterator[str]:
+    if any(token.text == "\\" for token in statement):
+        yield "a backslash outside quotes begins a psql command: a block is SQL alone, take it out"
+
+
+def _hides_nothing(statement: list[Token]) -> Iterator[str]:
+    """Two forms whose meaning the words alone do not show."""
+    if any(token.kind == "name" and token.text[0] in "uU" for token in statement):
+        yield 'a name in U&"…" hides what it is: write the name plainly'
+    for one, other in pairwise(statement):
+        if one.text[:2] in ("E'", "e'") and other.kind == "string":
+            yield "a string goes on after E'…', and its backslashes with it: write one string"
+
+
+RULES: tuple[Rule, ...] = (
+    _does_not_write,
+    _calls_nothing_with_effects,
+    _has_no_backslash,
+    _hides_nothing,
+)

@@ -1,0 +1,52 @@
+"""Where runbooks are found: the shipped ones by name, a project's own by name or path."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipestate.config import project_root
+from pipestate.errors import ConfigError
+from pipestate.runbook.lint import load
+from pipestate.runbook.model import Runbook
+
+
+def shelf(ini: Path) -> Path:
+    """The directory `runbooks/` beside the project's alembic.ini, else the shipped one."""
+    beside = ini.resolve().parent / "runbooks"
+    return beside if beside.is_dir() else project_root() / "runbooks"
+
+
+def files(ini: Path) -> list[Path]:
+    return sorted(shelf(ini).glob("*.md"))
+
+
+def find(names: Sequence[str], ini: Path) -> list[Runbook]:
+    """Those that are named (a name or a path); without names, the default ones. Linted: safe to run."""
+    if names:
+        return [load(_path(name, ini)) for name in names]
+    runbooks = [runbook for runbook in every(ini) if runbook.default]
+    if not runbooks:
+        raise ConfigError(f"no runbook in {shelf(ini)} has `default: true`: name one")
+    return runbooks
+
+
+def every(ini: Path) -> list[Runbook]:
+    return [load(_relative(path)) for path in files(ini)]
+
+
+def _path(name: str, ini: Path) -> Path:
+    path = Path(name)
+    if path.suffix == ".md" or path.is_file():
+        return path
+    named = shelf(ini) / f"{name}.md"
+    if not named.is_file():
+        known = ", ".join(file.stem for file in files(ini)) or "none"
+        raise ConfigError(
+            f"there is no runbook {name}; there are {known}, and a path to a .md file works too"
+        )
+    return _relative(named)
+
+
+def _relative(path: Path) -> Path:
+    """As people would write it from here: that is what messages and reports show."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path

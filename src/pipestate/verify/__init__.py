@@ -1,0 +1,1 @@
+"""Checks and their verdicts: what was required, what was observed."""

@@ -1,0 +1,98 @@
+"""Which phases and checks are asked at the database's revision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipestate.errors import ConfigError
+from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.verify.report import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """Where a database stands in its chain: all revisions, and those that have been applied."""
+
+    known: frozenset[str]
+    applied: frozenset[str]
+    current: str | None
+    head: str | None
+
+    def place(self, from_: str | None, until: str | None) -> Gate | None:
+        """AHEAD, PAST, or None where it applies."""
+        if until is not None and until in self.applied:
+            return Gate.PAST
+        if from_ is not None and from_ not in self.applied:
+            return Gate.AHEAD
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One check to be run, or why it is not."""
+
+    runbook: Runbook
+    phase: Phase
+    check: Check | SignOff
+    skipped: str | None
+
+    @property
+    def source(self) -> str:
+        return f"{self.runbook.path}:{self.check.line}"
+
+
+def find_phases(runbooks: Sequence[Runbook], name: str | None) -> list[tuple[Runbook, Phase]]:
+    """All phases, or the one that is addressed as `phase` or `runbook/phase`."""
+    every = [(runbook, phase) for runbook in runbooks for phase in runbook.phases]
+    if name is None:
+        return every
+    found = [(runbook, phase) for runbook, phase in every if name in (phase.name, address(runbook, phase))]
+    if len(found) > 1:
+        candidates = ", ".join(address(runbook, phase) for runbook, phase in found)
+        raise ConfigError(f"phase {name} is ambiguous: say which of {candidates}")
+    if not found:
+        known = ", ".join(address(runbook, phase) for runbook, phase in every)
+        raise ConfigError(f"there is no phase {name}; there are {known}")
+    return found
+
+
+def address(runbook: Runbook, phase: Phase) -> str:
+    return f"{runbook.name}/{phase.name}"
+
+
+def ask(runbook: Runbook, phase: Phase, revisions: Revisions, dialect: str) -> list[Asked]:
+    """The phase's checks in order; each with the reason where it is skipped."""
+    _refuse_unknown_revisions(runbook, phase, revisions)
+    here = {check.id: check for check in phase.checks_for(dialect)}
+    asked: dict[str, Asked] = {}
+    for written in phase.checks:
+        check = here.get(written.id, written)
+        why = _why_skipped(phase, check, revisions)
+        if written.id not in here:
+            why = f"only on {written.dialect}"
+        asked[written.id] = Asked(runbook, phase, check, why)
+    return list(asked.values())
+
+
+def _why_skipped(phase: Phase, check: Check | SignOff, revisions: Revisions) -> str | None:
+    for what, scope in (("its phase", phase), ("it", check)):
+        place = revisions.place(scope.from_, scope.until)
+        if place is Gate.AHEAD:
+            return (
+                f"{what} begins at revision {scope.from_}, the database is at {revisions.current or 'base'}"
+            )
+        if place is Gate.PAST:
+            return f"{what} ended at revision {scope.until}, the database is at {revisions.current}"
+    return None
+
+
+def _refuse_unknown_revisions(runbook: Runbook, phase: Phase, revisions: Revisions) -> None:
+    named = {phase.from_, phase.until, *phase.opens}
+    named |= {revision for check in phase.checks for revision in (check.from_, check.until)}
+    unknown = sorted(
+        revision for revision in named if revision is not None and revision not in revisions.known
+    )
+    if unknown:
+        raise ConfigError(
+            f"{runbook.path}:{phase.line}: phase {phase.name} names revision {', '.join(unknown)}, which the chain "
+            "does not have: mend the runbook, or name the right alembic.ini with --config"
+        )

@@ -1,0 +1,35 @@
+"""Runbooks made for a test."""
+
+from pathlib import Path
+
+from bed import Database
+from pipestate.runbook.lint import load
+from pipestate.runbook.model import Runbook
+from pipestate.verify.report import Report
+from pipestate.verify.run import verify
+from pipestate.verify.select import Revisions, find_phases
+
+NOWHERE = Revisions(frozenset(), frozenset(), None, None)
+
+
+def block(sql: str, *, check: str = "c", require: str = "x = 1", **directives: str) -> str:
+    """A fenced check."""
+    more = "".join(f"-- {name}: {value}\n" for name, value in directives.items())
+    return f"```sql\n-- check: {check}\n-- require: {require}\n{more}{sql}\n```\n"
+
+
+def page(*blocks: str, name: str = "book", front: str = "  one: {}\n", phase: str = "one") -> str:
+    body = "\n".join(blocks)
+    return (
+        f"---\nrunbook: {name}\ndefault: true\nphases:\n{front}---\n# Book\n\n## Phase: {phase}\n\n{body}\n"
+    )
+
+
+def write(directory: Path, text: str, name: str = "book") -> Runbook:
+    path = directory / f"{name}.md"
+    path.write_text(text, encoding="utf-8")
+    return load(path)
+
+
+def run(database: Database, runbook: Runbook, *, revisions: Revisions = NOWHERE, **options: object) -> Report:
+    return verify(database.url, find_phases([runbook], None), revisions, **options)  # type: ignore[arg-type]

@@ -1,0 +1,104 @@
+"""A database on which every check of the runbook sites-consolidation holds: weeks after a good migration."""
+
+import re
+
+from alembics import Chain
+from bed import Database
+from legacy import fill_legacy
+
+SIGN_OFFS = ("backup-taken", "code-deployed", "dry-run-done", "watched-24h")
+
+_AGO = re.compile(r"<(?P<text>text )?(?P<number>[0-9]+) (?P<unit>minutes|hours|days) ago>")
+
+
+def build_healthy(database: Database, revision: str = "0005") -> None:
+    """The old world, migrated up to that revision (0005 or later), with a past that opens every gate."""
+    fill_legacy(database)
+    Chain(database).upgrade("0005")
+    run_timed(database, *HISTORY)
+    refresh(database)
+    if revision != "0005":
+        Chain(database).upgrade(revision)
+
+
+def refresh(database: Database) -> None:
+    """What must be recent, made so: a copy of a healthy database may be some minutes old."""
+    run_timed(database, *TODAY)
+
+
+def run_timed(database: Database, *statements: str) -> None:
+    database.run(*(timed(database, statement) for statement in statements))
+
+
+def timed(database: Database, statement: str) -> str:
+    """`<3 hours ago>` in the engine's words; `<text 3 hours ago>` as the old code wrote its times."""
+
+    def spelt(match: re.Match[str]) -> str:
+        age = f"{match['number']} {match['unit']}"
+        if database.is_sqlite:
+            form = "%Y-%m-%dT%H:%M:%S" if match["text"] else "%Y-%m-%d %H:%M:%S"
+            return f"strftime('{form}', 'now', '-{age}')"
+        time = f"now() - interval '{age}'"
+        return f"to_char(({time}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')" if match["text"] else time
+
+    return _AGO.sub(spelt, statement)
+
+
+def observation(name: str, value: float, when: str) -> str:
+    return (
+        "INSERT INTO pipestate_observation (name, value, source, actor, observed_at) "
+        f"VALUES ('{name}', {value}, 'rq', 'cron', <{when}>)"
+    )
+
+
+def reconciliation(when: str, *, found: int = 0, triggered_by: str = "cron") -> str:
+    return (
+        "INSERT INTO pipestate_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
+        f"VALUES (<{when}>, <{when}>, '{triggered_by}', 'ops', {found}, {found})"
+    )
+
+
+def recorded(when: str, gate: str, *, phase: str = "backfill", event: str = "verify") -> str:
+    return (
+        "INSERT INTO pipestate_run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256) "
+        f"VALUES (<{when}>, 'cron', '{event}', 'sites-consolidation', '{phase}', '{gate}', '')"
+    )
+
+
+def attestation(name: str) -> str:
+    return (
+        "INSERT INTO pipestate_attestation (name, attested_by, attested_at) "
+        f"VALUES ('{name}', 'dba', <1 minutes ago>)"
+    )
+
+
+HISTORY = (
+    "UPDATE pipestate_object SET created_at = <30 days ago>",
+    "UPDATE sites SET current_stage = 'completed', started_at = <40 days ago>, updated_at = <20 days ago>, "
+    "ocr_total = 10, ocr_completed = 9, ocr_failed = 1, compilation_total = 1, compilation_completed = 1",
+    # One that went the whole way with the counters, and one that had nothing to go with.
+    "UPDATE sites SET started_at = <5 days ago>, updated_at = <4 days ago> "
+    "WHERE subdomain = 'site001.example.gov'",
+    "UPDATE sites SET started_at = <5 days ago>, ocr_total = 0, ocr_completed = 0, ocr_failed = 0, "
+    "last_error_stage = 'fetch', last_error_message = 'No PDFs found' WHERE subdomain = 'site002.example.gov'",
+    # An orphan, which no backfill can mend.
+    "INSERT INTO site_progress (subdomain, current_stage, updated_at) "
+    "VALUES ('gone.example.gov', 'ocr', <20 days ago>)",
+    observation("deferred_coordinators", 82, "29 days ago"),
+    observation("failed_ocr_jobs", 2695, "29 days ago"),
+    reconciliation("29 days ago", found=105),
+    reconciliation("8 days ago", found=1, triggered_by="manual"),
+    *(reconciliation(f"{minutes} minutes ago", found=minutes // 50) for minutes in range(200, 0, -15)),
+    recorded("12 days ago", "closed"),
+    *(recorded(f"{days} days ago", "open") for days in range(10, 0, -1)),
+    recorded("6 days ago", "closed", phase="readiness"),
+)
+
+TODAY = (
+    "UPDATE sites SET current_stage = 'ocr', updated_at = <10 minutes ago>, ocr_completed = 4, ocr_failed = 0 "
+    "WHERE subdomain IN ('site010.example.gov', 'site011.example.gov', 'site012.example.gov')",
+    observation("deferred_coordinators", 0, "5 minutes ago"),
+    observation("failed_ocr_jobs", 0, "5 minutes ago"),
+    reconciliation("5 minutes ago", found=1),
+    *(attestation(name) for name in SIGN_OFFS),
+)

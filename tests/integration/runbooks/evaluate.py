@@ -1,0 +1,61 @@
+"""A check of a shipped runbook on a database, as its SQL stands: the one place that knows how."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from bed import Database
+from pipestate.db import reader
+from pipestate.runbook.model import Check, Phase, Runbook
+from pipestate.verify.expect import Row, judge
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, query
+from pipestate.verify.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class Answer:
+    outcome: Outcome
+    message: str
+    evidence: list[Row]
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome is Outcome.FAILED
+
+
+def ids(runbook: Runbook, phase: str) -> list[str]:
+    """The phase's checks that are SQL, whatever the engine."""
+    return list(
+        dict.fromkeys(check.id for check in _section(runbook, phase).checks if isinstance(check, Check))
+    )
+
+
+def answers(database: Database, runbook: Runbook, phase: str) -> dict[str, Answer]:
+    """Every check that this engine is asked in the phase."""
+    dialect = database.url.get_backend_name()
+    checks = [check for check in _section(runbook, phase).checks_for(dialect) if isinstance(check, Check)]
+    with reader(database.url) as connection:
+        return {check.id: _answer(connection, check, dialect) for check in checks}
+
+
+def not_passed(found: dict[str, Answer]) -> dict[str, str]:
+    return {id: answer.message for id, answer in found.items() if answer.outcome is not Outcome.PASSED}
+
+
+def views(database: Database, runbook: Runbook) -> dict[str, list[tuple[object, ...]]]:
+    dialect = database.url.get_backend_name()
+    return {view.id: database.rows(view.sql) for phase in runbook.phases for view in phase.views_for(dialect)}
+
+
+def _section(runbook: Runbook, phase: str) -> Phase:
+    section = runbook.phase(phase)
+    assert section is not None
+    return section
+
+
+def _answer(connection: Connection, check: Check, dialect: str) -> Answer:
+    judgement = judge(check.require, *query(connection, check.sql, DEFAULT_TIMEOUT_S))
+    evidence = check.evidence_for(dialect)
+    wanted = evidence is not None and judgement.outcome is not Outcome.PASSED
+    rows = query(connection, evidence.sql, DEFAULT_TIMEOUT_S)[1] if evidence and wanted else []
+    return Answer(judgement.outcome, judgement.message, rows)

@@ -1,0 +1,340 @@
+"""The runbook sites-consolidation: each check holds on a healthy database and fails on a broken one."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from alembics import Chain, psql
+from bed import Database, Postgres, Sqlite
+from healthy import build_healthy, recorded, refresh, run_timed
+from outcomes import applies, dialect, evidence, find_check, outcome, outcomes, shipped
+from pipestate.runbook.lint import lint
+from pipestate.runbook.model import Check, Level, SignOff
+from pipestate.verify.verdict import Outcome
+from site_breaks import BREAKS, Break
+
+RUNBOOK = shipped("sites-consolidation")
+PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
+
+PROMISED = {
+    "preflight": {"backup-taken"},
+    "expand": {"counter-columns", "counter-indexes"},
+    "backfill": {
+        "code-deployed",
+        "dry-run-done",
+        "backfill-complete",
+        "counters-consistent",
+        "deferred-coordinators",
+        "failed-ocr-jobs",
+        "end-to-end",
+        "reconciliation-schedule",
+        "failure-rate",
+    },
+    "readiness": {
+        "backup-taken",
+        "stuck-sites",
+        "reconciliation-runs",
+        "health-score",
+        "manual-interventions",
+        "recent-site-progress-writes",
+        "recent-legacy-column-writes",
+        "no-dependents",
+        "soak",
+    },
+    "cleanup": {"site-progress-dropped", "legacy-columns-dropped", "archive-complete", "watched-24h"},
+}
+SIGN_OFFS = {"backup-taken", "code-deployed", "dry-run-done", "watched-24h"}
+
+
+@pytest.fixture
+def ready(bed: Postgres | Sqlite) -> Iterator[Database]:
+    """Healthy, at 0005: everything is there for the contract."""
+    yield from healthy_copy(bed, "0005")
+
+
+@pytest.fixture
+def contracted(bed: Postgres | Sqlite) -> Iterator[Database]:
+    yield from healthy_copy(bed, "0007")
+
+
+def healthy_copy(bed: Postgres | Sqlite, revision: str) -> Iterator[Database]:
+    database = bed.copy_of(f"healthy-{revision}", partial(build_healthy, revision=revision))
+    refresh(database)
+    yield database
+    bed.drop(database)
+
+
+def check_of(database: Database, address: str) -> Outcome:
+    return outcome(database, find_check(RUNBOOK, address, database)).outcome
+
+
+# --- The page --------------------------------------------------------------------------------------
+
+
+def test_the_runbook_has_nothing_to_object_to() -> None:
+    assert lint(RUNBOOK.path) == []
+
+
+def test_the_ids_are_those_that_scripts_rely_on() -> None:
+    assert {phase.name: {check.id for check in phase.checks} for phase in RUNBOOK.phases} == PROMISED
+    signoffs = {check.id for phase in RUNBOOK.phases for check in phase.checks if isinstance(check, SignOff)}
+    assert signoffs == SIGN_OFFS
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
+def test_both_engines_are_asked_the_same_and_require_the_same(engine: str) -> None:
+    for phase in RUNBOOK.phases:
+        assert {check.id for check in phase.checks_for(engine)} == PROMISED[phase.name]
+        criteria = {(check.id, check.require.text) for check in phase.checks if isinstance(check, Check)}
+        assert len({id for id, _ in criteria}) == len(criteria)
+
+
+def test_only_the_failure_rate_does_not_block() -> None:
+    warning = {check.id for phase in RUNBOOK.phases for check in phase.checks if check.level is Level.WARN}
+    assert warning == {"failure-rate"}
+
+
+def test_sign_offs_outlast_the_soak_except_the_backup() -> None:
+    """A sign-off that expires closes the gate of `backfill`, and that would end every streak."""
+    backfill = RUNBOOK.phase("backfill")
+    assert backfill is not None
+    assert all(signoff.valid_for.days >= 30 for signoff in backfill.signoffs)
+
+
+def test_stuck_is_defined_once() -> None:
+    """In these words, wherever `updated_at` of a site is compared with two hours ago."""
+    words = {
+        "postgresql": "updated_at IS NULL OR updated_at < now() - interval '2 hours'",
+        "sqlite": "julianday(updated_at) IS NULL OR julianday(updated_at) < julianday('now', '-2 hours')",
+    }
+    text = " ".join(RUNBOOK.text.replace("p.updated_at", "updated_at").split())
+    assert text.count("interval '2 hours'") == text.count(words["postgresql"]) > 0
+    assert text.count("'-2 hours'") == text.count(words["sqlite"]) > 0
+
+
+# --- Healthy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", ["0005", "0006", "0007"])
+def test_every_check_passes_on_a_healthy_database(bed: Postgres | Sqlite, revision: str) -> None:
+    for database in healthy_copy(bed, revision):
+        seen = outcomes(database, RUNBOOK)
+        assert len(seen) >= 3
+        assert {address for address, outcome in seen.items() if outcome is not PASSED} == set()
+
+
+def test_every_view_shows_something(ready: Database) -> None:
+    views = [view for phase in RUNBOOK.phases for view in phase.views_for(dialect(ready))]
+    assert [view.id for view in views] == [
+        "stages",
+        "stuck",
+        "failure-rates",
+        "last-errors",
+        "reconciliation",
+    ]
+    run_timed(ready, "UPDATE sites SET updated_at = NULL WHERE subdomain = 'site010.example.gov'")
+    for view in views:
+        assert ready.rows(view.sql), view.id
+
+
+def test_every_block_pastes_into_psql(postgres: Postgres) -> None:
+    for revision in ("0005", "0007"):
+        for database in healthy_copy(postgres, revision):
+            script = "\n".join(_blocks(revision))
+            done = psql(database, script, "-v", "ON_ERROR_STOP=1")
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.count("row") >= 3
+
+
+def _blocks(revision: str) -> Iterator[str]:
+    """The SQL fences as they stand in the file, of the phases and checks that apply."""
+    lines = RUNBOOK.text.split("\n")
+    for phase in (phase for phase in RUNBOOK.phases if applies(phase, revision)):
+        parts = [part for part in phase.checks_for("postgresql") if applies(part, revision)]
+        shown = [part.evidence_for("postgresql") for part in parts if isinstance(part, Check)]
+        for part in (*parts, *phase.views_for("postgresql"), *shown):
+            if part is None or isinstance(part, SignOff):
+                continue
+            end = lines.index("```", part.line)
+            yield "\n".join(lines[part.line : end])
+
+
+# --- Broken ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
+def test_every_check_is_broken_here(engine: str) -> None:
+    broken = {each.check for each in BREAKS if each.only in (None, engine)}
+    promised = {f"{phase}/{id}" for phase, ids in PROMISED.items() for id in ids - SIGN_OFFS}
+    assert broken == promised
+
+
+CASES = [
+    pytest.param(engine, each, id=f"{engine}-{each}")
+    for engine in ("postgresql", "sqlite")
+    for each in BREAKS
+    if each.only in (None, engine)
+]
+
+
+@pytest.mark.parametrize(("bed", "broken"), CASES, indirect=["bed"])
+def test_a_check_fails_alone_and_shows_why(bed: Postgres | Sqlite, broken: Break) -> None:
+    for database in healthy_copy(bed, "0007" if broken.check.startswith("cleanup/") else "0005"):
+        run_timed(database, *broken.statements)
+        seen = outcomes(database, RUNBOOK)
+        assert seen[broken.check] is FAILED
+        others = {address for address, outcome in seen.items() if outcome is not PASSED} - {broken.check}
+        assert others == set(broken.also)
+        rows = evidence(database, find_check(RUNBOOK, broken.check, database))
+        assert len(rows) <= 10
+        if not any(statement.startswith("DELETE") for statement in broken.statements):
+            assert rows, "nothing is shown"
+
+
+# --- Corners ---------------------------------------------------------------------------------------
+
+
+def test_nothing_is_divided_by_zero_on_an_empty_database(chain: Chain) -> None:
+    chain.upgrade("0005")
+    judged = {
+        id: outcome(chain.database, find_check(RUNBOOK, id, chain.database))
+        for id in ("readiness/stuck-sites", "readiness/health-score", "backfill/failure-rate")
+    }
+    assert {id: each.outcome for id, each in judged.items()} == dict.fromkeys(judged, PASSED)
+    assert judged["readiness/stuck-sites"].observed["stuck_pct"] == 0
+    assert judged["readiness/health-score"].observed["health_score"] == 100
+
+
+def test_what_was_never_recorded_never_passes(chain: Chain) -> None:
+    chain.upgrade("0005")
+    seen = outcomes(chain.database, RUNBOOK)
+    assert {address for address, outcome in seen.items() if outcome is FAILED} == {
+        "backfill/deferred-coordinators",
+        "backfill/failed-ocr-jobs",
+        "backfill/end-to-end",
+        "backfill/reconciliation-schedule",
+        "readiness/reconciliation-runs",
+        "readiness/manual-interventions",
+        "readiness/soak",
+    }
+    assert Outcome.ERRORED not in seen.values()
+
+
+def test_nothing_in_flight_is_nothing_stuck(ready: Database) -> None:
+    ready.run("UPDATE sites SET current_stage = 'completed'")
+    check = find_check(RUNBOOK, "readiness/stuck-sites", ready)
+    assert outcome(ready, check).observed == {"stuck": 0, "total": 0, "stuck_pct": 0}
+    assert outcome(ready, check).outcome is PASSED
+
+
+def test_less_than_one_in_a_hundred_may_be_stuck(ready: Database) -> None:
+    run_timed(
+        ready,
+        "UPDATE sites SET current_stage = 'ocr', updated_at = <1 minutes ago>",
+        "UPDATE sites SET updated_at = <3 hours ago> WHERE subdomain LIKE 'site00_.example.gov' "
+        "AND subdomain < 'site002'",
+    )
+    assert check_of(ready, "readiness/stuck-sites") is PASSED, "2 of 300 are 0.7 %"
+    run_timed(ready, "UPDATE sites SET updated_at = <3 hours ago> WHERE subdomain = 'site002.example.gov'")
+    assert check_of(ready, "readiness/stuck-sites") is FAILED, "3 of 300 are 1.0 %"
+
+
+def test_an_old_row_of_a_live_site_is_no_backfill_to_come(ready: Database) -> None:
+    """Live rows are left to the old code until they are stale."""
+    run_timed(
+        ready,
+        "UPDATE sites SET current_stage = NULL WHERE subdomain = 'site006.example.gov'",
+        "UPDATE site_progress SET updated_at = <1 hours ago> WHERE subdomain = 'site006.example.gov'",
+    )
+    assert check_of(ready, "backfill/backfill-complete") is PASSED
+
+
+def test_where_the_columns_were_adopted_the_counting_begins_with_pipestate(ready: Database) -> None:
+    ready.run("DELETE FROM pipestate_object WHERE kind = 'column'")
+    assert check_of(ready, "backfill/end-to-end") is PASSED
+    run_timed(ready, "UPDATE pipestate_object SET created_at = <1 days ago>")
+    assert check_of(ready, "backfill/end-to-end") is FAILED
+
+
+@pytest.mark.parametrize(
+    "time", ["2099-01-01T10:00:00+00:00", "2099-01-01 10:00:00.123456", "2099-01-01T10:00"]
+)
+def test_every_spelling_of_a_time_is_read_on_sqlite(sqlite: Sqlite, time: str) -> None:
+    for database in healthy_copy(sqlite, "0005"):
+        database.run(f"UPDATE sites SET updated_at = '{time}' WHERE current_stage = 'ocr'")
+        assert check_of(database, "readiness/stuck-sites") is PASSED
+        database.run("UPDATE sites SET updated_at = 'yesterday' WHERE current_stage = 'ocr'")
+        assert check_of(database, "readiness/stuck-sites") is FAILED
+
+
+def test_old_times_and_what_is_no_time_are_no_recent_writes(ready: Database) -> None:
+    run_timed(
+        ready,
+        "UPDATE sites SET last_updated = <text 37 hours ago>, last_deployed = 'never', last_extracted = ''",
+    )
+    assert check_of(ready, "readiness/recent-legacy-column-writes") is PASSED
+
+
+def test_an_application_that_never_had_the_columns_has_not_written_them(ready: Database) -> None:
+    ready.run(
+        "ALTER TABLE sites DROP COLUMN last_updated",
+        "ALTER TABLE sites DROP COLUMN last_deployed",
+        "ALTER TABLE sites DROP COLUMN last_extracted",
+    )
+    assert check_of(ready, "readiness/recent-legacy-column-writes") is PASSED
+
+
+def test_a_publication_of_all_tables_names_none(postgres: Postgres) -> None:
+    for database in healthy_copy(postgres, "0005"):
+        database.run("CREATE PUBLICATION everything FOR ALL TABLES")
+        assert check_of(database, "readiness/no-dependents") is PASSED
+
+
+def test_names_that_only_look_alike_are_no_dependents(ready: Database) -> None:
+    ready.run(
+        "CREATE VIEW app_sites AS SELECT subdomain, current_stage AS http_status FROM sites",
+        "CREATE TABLE site_progress_old (id INTEGER PRIMARY KEY)",
+        "CREATE VIEW app_old AS SELECT * FROM site_progress_old",
+    )
+    assert check_of(ready, "readiness/no-dependents") is PASSED
+
+
+def test_a_gate_of_a_migration_is_no_record_of_the_phase(ready: Database) -> None:
+    run_timed(ready, recorded("1 hours ago", "closed", event="gate"))
+    assert check_of(ready, "readiness/soak") is PASSED
+
+
+def test_a_recorded_purge_ends_the_archive(contracted: Database) -> None:
+    prefix = "pipestate_archive_" if contracted.is_sqlite else "pipestate_archive."
+    contracted.run(f"DROP TABLE {prefix}site_progress", f"DROP TABLE {prefix}sites_columns")
+    purge(contracted, "1 days ago")
+    assert check_of(contracted, "cleanup/archive-complete") is FAILED, "that was another archive"
+    purge(contracted, "0 days ago")
+    assert check_of(contracted, "cleanup/archive-complete") is PASSED
+
+
+def purge(database: Database, when: str) -> None:
+    lift = (
+        "PRAGMA ignore_check_constraints = ON"
+        if database.is_sqlite
+        else "ALTER TABLE pipestate_run DROP CONSTRAINT IF EXISTS ck_pipestate_run_event"
+    )
+    run_timed(database, lift, recorded(when, "open", phase="cleanup", event="purge"))
+
+
+def test_what_was_never_there_needs_no_archive(chain: Chain) -> None:
+    chain.upgrade("0005")
+    columns = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
+    chain.database.run(
+        "DROP TABLE site_progress", *(f"ALTER TABLE sites DROP COLUMN {column}" for column in columns)
+    )
+    chain.upgrade("head")
+    check = find_check(RUNBOOK, "cleanup/archive-complete", chain.database)
+    assert outcome(chain.database, check).observed["never_there"] == 2
+    assert outcome(chain.database, check).outcome is PASSED
+
+
+def test_a_site_that_is_new_since_needs_no_archive(contracted: Database) -> None:
+    contracted.run("INSERT INTO sites (subdomain, current_stage) VALUES ('new.example.gov', 'fetch')")
+    assert check_of(contracted, "cleanup/archive-complete") is PASSED

@@ -1,0 +1,172 @@
+"""Running checks on real engines: verdicts, one snapshot, timeouts, and errors that stop nobody."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bed import Database
+from books import block, page, run, write
+from pipestate.errors import Unreachable
+from pipestate.verify.report import Gate
+from pipestate.verify.run import verify
+
+
+def only(database: Database, tmp_path: Path, *blocks: str, **options: object) -> dict[str, tuple[str, str]]:
+    report = run(database, write(tmp_path, page(*blocks)), **options)
+    return {verdict.check_id: (str(verdict.outcome), verdict.message) for verdict in report.verdicts()}
+
+
+def test_a_check_passes_fails_and_errs(database: Database, tmp_path: Path) -> None:
+    found = only(
+        database,
+        tmp_path,
+        block("SELECT 1 AS x", check="good"),
+        block("SELECT 2 AS x", check="bad"),
+        block("SELECT x FROM nowhere", check="broken"),
+        block("SELECT 1 AS x", check="after"),
+    )
+    assert found["good"] == ("passed", "x is 1, required = 1")
+    assert found["bad"] == ("failed", "x is 2, required = 1")
+    assert found["broken"][0] == "errored"
+    assert "nowhere" in found["broken"][1]
+    assert found["after"][0] == "passed", "an error must not stop the others"
+
+
+@pytest.mark.parametrize(
+    ("sql", "require", "outcome"),
+    [
+        ("SELECT NULL AS x", "x = 1", "failed"),
+        ("SELECT 1 AS y", "x = 1", "errored"),
+        ("SELECT 1 AS x UNION ALL SELECT 1", "x = 1", "errored"),
+        ("SELECT 1 AS x WHERE 1 = 0", "x = 1", "errored"),
+        ("SELECT 1 AS x WHERE 1 = 0", "rows = 0", "passed"),
+        ("SELECT 'a:b%c' AS x", "x = 'a:b%c'", "passed"),
+        ("SELECT 1 AS x -- a comment at the end", "x = 1", "passed"),
+    ],
+)
+def test_what_is_never_a_pass(
+    database: Database, tmp_path: Path, sql: str, require: str, outcome: str
+) -> None:
+    assert only(database, tmp_path, block(sql, require=require))["c"][0] == outcome
+
+
+def test_evidence_is_shown_only_for_a_failure(database: Database, tmp_path: Path) -> None:
+    explained = "```sql\n-- explains: c\nSELECT 7 AS why\n```\n"
+    failed = run(database, write(tmp_path, page(block("SELECT 2 AS x"), explained)))
+    passed = run(database, write(tmp_path, page(block("SELECT 1 AS x"), explained)))
+    assert next(failed.verdicts()).evidence == ({"why": 7},)
+    assert next(passed.verdicts()).evidence == ()
+
+
+def test_evidence_that_fails_does_not_hide_the_verdict(database: Database, tmp_path: Path) -> None:
+    explained = "```sql\n-- explains: c\nSELECT * FROM nowhere\n```\n"
+    (verdict,) = run(database, write(tmp_path, page(block("SELECT 2 AS x"), explained))).verdicts()
+    assert verdict.outcome == "failed"
+    assert "nowhere" in str(verdict.evidence)
+
+
+def test_a_warning_closes_nothing(database: Database, tmp_path: Path) -> None:
+    book = write(tmp_path, page(block("SELECT 1 AS x"), block("SELECT 2 AS x", check="w", level="warn")))
+    report = run(database, book)
+    assert report.exit_code == 0
+    assert report.summary() == {"passed": 1, "failed": 0, "warned": 1, "errored": 0, "skipped": 0}
+    assert [phase.gate for _, phase in report.phases()] == [Gate.OPEN]
+
+
+def test_errored_outranks_failed(database: Database, tmp_path: Path) -> None:
+    book = write(tmp_path, page(block("SELECT 2 AS x"), block("SELECT 1 AS x FROM nowhere", check="e")))
+    assert run(database, book).exit_code == 3
+
+
+def test_a_slow_check_is_stopped_and_the_next_one_runs(database: Database, tmp_path: Path) -> None:
+    slow = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) "
+        "SELECT count(*) AS x FROM n"
+    )
+    found = only(database, tmp_path, block(slow), block("SELECT 1 AS x", check="d"), timeout_s=0.3)
+    assert found["c"][0] == "errored"
+    assert "took longer than 0.3 s" in found["c"][1]
+    assert found["d"][0] == "passed"
+
+
+def test_all_checks_see_one_snapshot(pg: Database, tmp_path: Path) -> None:
+    """A writer changes the table all the time; every check must see the same state."""
+    pg.run("CREATE TABLE t (n int)", "INSERT INTO t VALUES (0)")
+    stop = threading.Event()
+
+    def write_on() -> None:
+        while not stop.is_set():
+            pg.run("UPDATE t SET n = n + 1")
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        time.sleep(0.1)
+        blocks = [block("SELECT n AS x FROM t", check=f"c{i}", require="x >= 0") for i in range(40)]
+        for jobs in (1, 3):
+            report = run(pg, write(tmp_path, page(*blocks)), jobs=jobs)
+            seen = {str(verdict.observed["x"]) for verdict in report.verdicts()}
+            assert len(seen) == 1, f"with {jobs} jobs the checks saw {len(seen)} states"
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_with_jobs_the_verdicts_stay_in_order(pg: Database, tmp_path: Path) -> None:
+    blocks = [block(f"SELECT {i} AS x", check=f"c{i}", require=f"x = {i}") for i in range(30)]
+    report = run(pg, write(tmp_path, page(*blocks)), jobs=4)
+    assert [verdict.check_id for verdict in report.verdicts()] == [f"c{i}" for i in range(30)]
+    assert report.ok
+
+
+def test_five_hundred_checks_on_an_empty_table(pg: Database, tmp_path: Path) -> None:
+    pg.run("CREATE TABLE t (n int)")
+    blocks = [block("SELECT count(*) AS x FROM t", check=f"c{i}", require="x = 0") for i in range(500)]
+    report = run(pg, write(tmp_path, page(*blocks)))
+    assert report.summary()["passed"] == 500
+
+
+def test_an_unreachable_server(tmp_path: Path) -> None:
+    from pipestate.config import parse_url
+
+    book = write(tmp_path, page(block("SELECT 1 AS x")))
+    url = parse_url("postgresql://app:s3cr3t@127.0.0.1:1/x")
+    from books import NOWHERE
+
+    with pytest.raises(Unreachable) as caught:
+        verify(url, [(book, book.phases[0])], NOWHERE)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_server_that_goes_away_in_the_middle(pg: Database, tmp_path: Path) -> None:
+    """The backend is ended while a check runs: could not be evaluated, and no traceback."""
+    book = write(
+        tmp_path, page(block("SELECT count(*) AS x FROM generate_series(1, 300000000)", require="x > 0"))
+    )
+
+    def end_it() -> None:
+        time.sleep(0.7)
+        pg.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    killer = threading.Thread(target=end_it)
+    killer.start()
+    with pytest.raises(Unreachable):
+        run(pg, book)
+    killer.join()
+
+
+def test_a_sqlite_file_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
+    from sqlalchemy import URL
+
+    from books import NOWHERE
+
+    path = tmp_path / "none.sqlite"
+    book = write(tmp_path, page(block("SELECT 1 AS x")))
+    with pytest.raises(Unreachable, match="there is no file"):
+        verify(URL.create("sqlite", database=str(path)), [(book, book.phases[0])], NOWHERE)
+    assert not path.exists()

@@ -1,0 +1,249 @@
+"""Gates in another project's revisions, under the env.py that `alembic init` writes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alembics import psql
+from bed import Database
+from books import block, page
+
+ENV = """
+from alembic import context
+from sqlalchemy import create_engine
+import os
+
+url = os.environ["APP_URL"]
+if context.is_offline_mode():
+    context.configure(url=url, literal_binds=True)
+    with context.begin_transaction():
+        context.run_migrations()
+else:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        context.configure(connection=connection)
+        with context.begin_transaction():
+            context.run_migrations()
+"""
+FIRST = """
+from alembic import op
+revision, down_revision = "a1", None
+def upgrade():
+    op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp)")
+def downgrade():
+    op.execute("DROP TABLE old_orders")
+"""
+SECOND = """
+from alembic import op
+from pipestate.gate import gate
+revision, down_revision = "b2", "a1"
+def upgrade():
+    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"]):
+        op.execute("DROP TABLE old_orders")
+def downgrade():
+    op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp)")
+"""
+FRONT = '  ready: {from: "a1", until: "b2", opens: ["b2"]}\n'
+QUIET = "SELECT count(*) AS recent FROM old_orders WHERE written_at > '2026-01-01'"
+SIGNED = "SELECT count(*) AS words FROM app_words WHERE word LIKE '%go%'"
+
+
+@pytest.fixture
+def app(pg: Database, tmp_path: Path) -> "App":
+    (tmp_path / "alembic" / "versions").mkdir(parents=True)
+    (tmp_path / "runbooks").mkdir()
+    (tmp_path / "alembic.ini").write_text("[alembic]\nscript_location = %(here)s/alembic\n")
+    (tmp_path / "alembic" / "env.py").write_text(ENV)
+    (tmp_path / "alembic" / "versions" / "a1.py").write_text(FIRST)
+    (tmp_path / "alembic" / "versions" / "b2.py").write_text(SECOND)
+    made = App(tmp_path, pg)
+    made.write_runbook()
+    pg.run("CREATE TABLE app_words (word text)")
+    return made
+
+
+class App:
+    """An application that has never heard of our chain."""
+
+    def __init__(self, root: Path, database: Database) -> None:
+        self.root = root
+        self.database = database
+
+    def write_runbook(self, *blocks: str, front: str = FRONT) -> None:
+        parts = blocks or (
+            block(QUIET, check="quiet", require="recent = 0"),
+            block(SIGNED, check="signed", require="words >= 1"),
+        )
+        text = page(*parts, name="orders", front=front, phase="ready")
+        (self.root / "runbooks" / "orders.md").write_text(text)
+
+    def alembic(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return self._run(sys.executable, "-m", "alembic", *arguments)
+
+    def pipestate(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return self._run(sys.executable, "-m", "pipestate", *arguments)
+
+    def _run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        url = self.database.url.render_as_string(hide_password=False)
+        return subprocess.run(
+            command,
+            cwd=self.root,
+            env={**os.environ, "APP_URL": url, "DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def has_table(self) -> bool:
+        return bool(self.database.value("SELECT to_regclass('old_orders') IS NOT NULL"))
+
+
+def at_a1_with_rows(app: App) -> None:
+    assert app.alembic("upgrade", "a1").returncode == 0
+    app.database.run("INSERT INTO old_orders VALUES (1, '2025-01-01')")
+
+
+def test_a_closed_gate_stops_the_revision_and_says_why(app: App) -> None:
+    at_a1_with_rows(app)
+    done = app.alembic("upgrade", "head")
+    assert done.returncode == 255
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "the gate orders/ready is closed: 1 of 2 checks do not hold" in done.stderr
+    assert "signed: words is 0, required >= 1 (runbooks/orders.md:" in done.stderr
+    assert "pipestate verify orders --phase ready" in done.stderr
+    assert app.has_table()
+    assert app.database.value("SELECT version_num FROM alembic_version") == "a1"
+
+
+def test_an_open_gate_lets_it_through(app: App) -> None:
+    at_a1_with_rows(app)
+    app.database.run("INSERT INTO app_words VALUES ('go ahead')")
+    done = app.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert not app.has_table()
+
+
+def test_an_empty_table_is_nothing_to_lose(app: App) -> None:
+    done = app.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert not app.has_table()
+
+
+def test_a_write_between_the_two_passes_closes_the_gate(app: App) -> None:
+    """The application writes again after the first look, just before the table is locked."""
+    at_a1_with_rows(app)
+    app.database.run("INSERT INTO app_words VALUES ('go ahead')")
+    revision = app.root / "alembic" / "versions" / "b2.py"
+    late = (
+        "import os\nfrom sqlalchemy import create_engine\n"
+        "def late():\n"
+        "    with create_engine(os.environ['APP_URL']).begin() as c:\n"
+        "        c.exec_driver_sql(\"UPDATE old_orders SET written_at = '2026-06-01'\")\n"
+    )
+    revision.write_text(late + SECOND.replace("insist=[", "prepare=late, insist=["))
+    done = app.alembic("upgrade", "head")
+    assert "quiet: recent is 1, required = 0" in done.stderr
+    assert app.has_table()
+
+
+def test_rows_that_arrive_in_an_empty_table_close_it_too(app: App) -> None:
+    assert app.alembic("upgrade", "a1").returncode == 0
+    revision = app.root / "alembic" / "versions" / "b2.py"
+    late = (
+        "import os\nfrom sqlalchemy import create_engine\n"
+        "def late():\n"
+        "    with create_engine(os.environ['APP_URL']).begin() as c:\n"
+        "        c.exec_driver_sql(\"INSERT INTO old_orders VALUES (1, '2025-01-01')\")\n"
+    )
+    revision.write_text(late + SECOND.replace("insist=[", "prepare=late, insist=["))
+    done = app.alembic("upgrade", "head")
+    assert "signed: words is 0" in done.stderr
+    assert app.has_table()
+
+
+def test_force_goes_through_with_a_reason(app: App) -> None:
+    at_a1_with_rows(app)
+    assert app.alembic("-x", "force= ", "upgrade", "head").returncode != 0
+    assert app.has_table()
+    assert app.alembic("-x", "force=incident 7", "upgrade", "head").returncode == 0
+    assert not app.has_table()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "front", "said"),
+    [
+        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on signed"),
+        ([], '  ready: {from: "a1", until: "b2", opens: ["zz"]}\n', "opens zz, not b2"),
+    ],
+)
+def test_a_runbook_edited_down_does_not_open_the_gate(
+    app: App, blocks: list[str], front: str, said: str
+) -> None:
+    at_a1_with_rows(app)
+    app.write_runbook(*blocks, front=front)
+    app.database.run("INSERT INTO app_words VALUES ('go ahead')")
+    done = app.alembic("upgrade", "head")
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert app.has_table()
+
+
+def test_a_check_that_errs_keeps_the_gate_closed(app: App) -> None:
+    at_a1_with_rows(app)
+    app.database.run("DROP TABLE app_words")
+    done = app.alembic("upgrade", "head")
+    assert done.returncode != 0
+    assert 'signed: relation "app_words" does not exist' in done.stderr
+    assert app.has_table()
+
+
+@pytest.mark.parametrize("stop", ["1", "0"])
+def test_a_script_carries_the_gate(app: App, stop: str) -> None:
+    at_a1_with_rows(app)
+    script = app.alembic("upgrade", "a1:b2", "--sql")
+    assert script.returncode == 0, script.stderr
+    done = psql(app.database, script.stdout, "-v", f"ON_ERROR_STOP={stop}")
+    assert "the gate orders/ready is closed" in done.stderr
+    assert "signed" in done.stderr
+    assert app.has_table()
+    assert app.database.value("SELECT version_num FROM alembic_version") == "a1"
+    app.database.run("INSERT INTO app_words VALUES ('go ahead')")
+    done = psql(app.database, script.stdout, "-v", f"ON_ERROR_STOP={stop}")
+    assert done.returncode == 0, done.stderr
+    assert not app.has_table()
+
+
+def test_a_script_cannot_write_through_its_checks(app: App) -> None:
+    """A function with effects that the lint cannot know: refused, and the transaction is lost."""
+    at_a1_with_rows(app)
+    app.database.run(
+        "CREATE FUNCTION sneaky() RETURNS int LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO app_words VALUES ('go'); RETURN 1; END $$"
+    )
+    app.write_runbook(
+        block("SELECT sneaky() AS recent", check="quiet", require="recent = 1"),
+        block(SIGNED, check="signed", require="words >= 1"),
+    )
+    script = app.alembic("upgrade", "a1:b2", "--sql").stdout
+    done = psql(app.database, script)
+    assert "read-only transaction" in done.stderr
+    assert app.has_table()
+    assert app.database.value("SELECT count(*) FROM app_words") == 0
+    assert "read-only transaction" in app.alembic("upgrade", "head").stderr
+
+
+def test_verify_gate_and_plan_serve_that_project(app: App) -> None:
+    at_a1_with_rows(app)
+    verified = app.pipestate("verify")
+    assert verified.returncode == 1, verified.stderr
+    assert "orders/ready closed" in verified.stdout
+    assert app.pipestate("gate", "ready").returncode == 1
+    planned = app.pipestate("plan")
+    assert "b2 waits for orders/ready" in planned.stdout
+    app.database.run("INSERT INTO app_words VALUES ('go ahead')")
+    assert app.pipestate("gate", "orders/ready").returncode == 0
+    assert "the gate is open: alembic upgrade head" in app.pipestate("plan").stdout

@@ -1,0 +1,435 @@
+"""How a healthy database is broken, in just one respect: what each check of sites-consolidation is for."""
+
+from dataclasses import dataclass
+
+from healthy import observation, reconciliation, recorded
+
+IN_FLIGHT = "subdomain = 'site010.example.gov'"
+COLUMN = "ALTER TABLE sites ADD COLUMN status VARCHAR"
+
+
+@dataclass(frozen=True)
+class Break:
+    """Statements that make this check fail, and no other but those that cannot hold without it."""
+
+    check: str
+    what: str
+    statements: tuple[str, ...]
+    only: str | None = None
+    also: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.check.partition('/')[2]}: {self.what}"
+
+
+EXPAND = (
+    Break(
+        "expand/counter-columns",
+        "a column is missing",
+        ("ALTER TABLE sites DROP COLUMN last_error_at",),
+    ),
+    Break(
+        "expand/counter-columns",
+        "a counter may be NULL",
+        ("ALTER TABLE sites ALTER COLUMN ocr_failed DROP NOT NULL",),
+        only="postgresql",
+    ),
+    Break(
+        "expand/counter-columns",
+        "a counter has no default",
+        ("ALTER TABLE sites ALTER COLUMN ocr_failed DROP DEFAULT",),
+        only="postgresql",
+    ),
+    Break(
+        "expand/counter-columns",
+        "a time has no zone",
+        ("ALTER TABLE sites ALTER COLUMN last_error_at TYPE timestamp",),
+        only="postgresql",
+    ),
+    Break(
+        "expand/counter-columns",
+        "a column has another type",
+        (
+            "ALTER TABLE sites DROP COLUMN last_error_at",
+            "ALTER TABLE sites ADD COLUMN last_error_at VARCHAR",
+        ),
+    ),
+    Break("expand/counter-indexes", "one is missing", ("DROP INDEX idx_sites_updated_at",)),
+    Break(
+        "expand/counter-indexes",
+        "one is on another column",
+        ("DROP INDEX idx_sites_updated_at", "CREATE INDEX idx_sites_updated_at ON sites (started_at)"),
+    ),
+    Break(
+        "expand/counter-indexes",
+        "one is unique",
+        (
+            "DROP INDEX idx_sites_coordinator_enqueued",
+            "CREATE UNIQUE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) "
+            "WHERE coordinator_enqueued = false",
+        ),
+    ),
+    Break(
+        "expand/counter-indexes",
+        "one has another predicate",
+        (
+            "DROP INDEX idx_sites_coordinator_enqueued",
+            "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) "
+            "WHERE coordinator_enqueued = true",
+        ),
+    ),
+    Break(
+        "expand/counter-indexes",
+        "one has no predicate",
+        (
+            "DROP INDEX idx_sites_coordinator_enqueued",
+            "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued)",
+        ),
+    ),
+    Break(
+        "expand/counter-indexes",
+        "one is descending",
+        ("DROP INDEX idx_sites_updated_at", "CREATE INDEX idx_sites_updated_at ON sites (updated_at DESC)"),
+    ),
+    Break(
+        "expand/counter-indexes",
+        "an interrupted build left it invalid",
+        ("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_updated_at'::regclass",),
+        only="postgresql",
+    ),
+)
+
+BACKFILL = (
+    Break(
+        "backfill/backfill-complete",
+        "a stale row's site has no stage",
+        (
+            "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
+            "WHERE subdomain = 'site006.example.gov'",
+        ),
+    ),
+    Break(
+        "backfill/backfill-complete",
+        "nobody knows when the row was written",
+        (
+            "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
+            "WHERE subdomain = 'site006.example.gov'",
+            "UPDATE site_progress SET updated_at = NULL WHERE subdomain = 'site006.example.gov'",
+        ),
+    ),
+    *(
+        Break(
+            "backfill/counters-consistent",
+            f"more {stage} jobs finished than there are",
+            (f"UPDATE sites SET {stage}_completed = {stage}_total, {stage}_failed = 1 WHERE {IN_FLIGHT}",),
+        )
+        for stage in ("fetch", "ocr", "compilation", "extraction", "deploy")
+    ),
+    Break(
+        "backfill/counters-consistent",
+        "a completed site waits for a coordinator",
+        ("UPDATE sites SET coordinator_enqueued = true WHERE subdomain = 'site001.example.gov'",),
+    ),
+    Break(
+        "backfill/counters-consistent",
+        "jobs are counted for a site without a stage",
+        ("INSERT INTO sites (subdomain, ocr_total) VALUES ('lost.example.gov', 3)",),
+    ),
+    Break(
+        "backfill/deferred-coordinators",
+        "there are some",
+        (observation("deferred_coordinators", 3, "1 minutes ago"),),
+    ),
+    Break(
+        "backfill/deferred-coordinators",
+        "the last look was too long ago",
+        (
+            "UPDATE pipestate_observation SET observed_at = <61 minutes ago> WHERE name = 'deferred_coordinators'",
+        ),
+    ),
+    Break(
+        "backfill/deferred-coordinators",
+        "nobody has looked",
+        ("DELETE FROM pipestate_observation WHERE name = 'deferred_coordinators'",),
+    ),
+    Break(
+        "backfill/failed-ocr-jobs", "there are some", (observation("failed_ocr_jobs", 1, "1 minutes ago"),)
+    ),
+    Break(
+        "backfill/failed-ocr-jobs",
+        "the last look was too long ago",
+        ("UPDATE pipestate_observation SET observed_at = <61 minutes ago> WHERE name = 'failed_ocr_jobs'",),
+    ),
+    Break(
+        "backfill/failed-ocr-jobs",
+        "nobody has looked",
+        ("DELETE FROM pipestate_observation WHERE name = 'failed_ocr_jobs'",),
+    ),
+    Break(
+        "backfill/end-to-end",
+        "only sites from before the counters are completed",
+        ("UPDATE sites SET started_at = <31 days ago> WHERE subdomain = 'site001.example.gov'",),
+    ),
+    Break(
+        "backfill/end-to-end",
+        "the new site is still on its way",
+        (
+            "UPDATE sites SET current_stage = 'deploy', updated_at = <1 minutes ago> "
+            "WHERE subdomain = 'site001.example.gov'",
+        ),
+    ),
+    Break(
+        "backfill/reconciliation-schedule",
+        "the last run is too long ago",
+        (
+            "UPDATE pipestate_reconciliation SET started_at = <21 minutes ago>, finished_at = <21 minutes ago> "
+            "WHERE finished_at > <21 minutes ago>",
+        ),
+    ),
+    Break(
+        "backfill/reconciliation-schedule",
+        "the runs do not come to their end",
+        ("UPDATE pipestate_reconciliation SET finished_at = NULL WHERE finished_at > <21 minutes ago>",),
+    ),
+    Break(
+        "backfill/reconciliation-schedule",
+        "it has never run",
+        ("DELETE FROM pipestate_reconciliation",),
+        also=("readiness/reconciliation-runs", "readiness/manual-interventions"),
+    ),
+    Break(
+        "backfill/failure-rate",
+        "every fourth OCR job failed",
+        (
+            "UPDATE sites SET ocr_total = 10, ocr_completed = 7, ocr_failed = 3 "
+            "WHERE subdomain <> 'site002.example.gov'",
+        ),
+    ),
+    Break(
+        "backfill/failure-rate",
+        "every compilation failed",
+        ("UPDATE sites SET compilation_completed = 0, compilation_failed = compilation_total",),
+    ),
+)
+
+READINESS = (
+    Break(
+        "readiness/stuck-sites",
+        "one of three",
+        (f"UPDATE sites SET updated_at = <3 hours ago> WHERE {IN_FLIGHT}",),
+    ),
+    Break(
+        "readiness/stuck-sites",
+        "nobody knows when it was touched",
+        (f"UPDATE sites SET updated_at = NULL WHERE {IN_FLIGHT}",),
+    ),
+    Break(
+        "readiness/health-score",
+        "one site in ten is stuck",
+        (
+            "UPDATE sites SET current_stage = 'extraction', updated_at = <3 hours ago> "
+            "WHERE subdomain LIKE 'site__7.example.gov'",
+        ),
+        also=("readiness/stuck-sites",),
+    ),
+    Break(
+        "readiness/reconciliation-runs",
+        "one of the last ten found five",
+        (reconciliation("2 minutes ago", found=5), *(reconciliation("1 minutes ago") for _ in range(9))),
+    ),
+    Break(
+        "readiness/reconciliation-runs",
+        "there were only nine",
+        (
+            "DELETE FROM pipestate_reconciliation WHERE triggered_by = 'cron' "
+            "AND id NOT IN (SELECT id FROM pipestate_reconciliation ORDER BY id DESC LIMIT 9)",
+        ),
+    ),
+    Break(
+        "readiness/manual-interventions",
+        "somebody helped six days ago",
+        (reconciliation("6 days ago", found=1, triggered_by="manual"),),
+    ),
+    Break(
+        "readiness/manual-interventions",
+        "the ledger is six days old",
+        (
+            "DELETE FROM pipestate_reconciliation WHERE started_at < <6 days ago>",
+            reconciliation("6 days ago"),
+        ),
+    ),
+    Break(
+        "readiness/recent-site-progress-writes",
+        "a row was updated 23 hours ago",
+        ("UPDATE site_progress SET updated_at = <23 hours ago> WHERE subdomain = 'site001.example.gov'",),
+    ),
+    Break(
+        "readiness/recent-site-progress-writes",
+        "a row was begun 23 hours ago",
+        ("UPDATE site_progress SET started_at = <23 hours ago> WHERE subdomain = 'site001.example.gov'",),
+    ),
+    *(
+        Break(
+            "readiness/recent-legacy-column-writes",
+            f"{column} says so, in a time zone behind UTC",
+            (f"UPDATE sites SET {column} = <text 35 hours ago> WHERE subdomain = 'site001.example.gov'",),
+        )
+        for column in ("last_updated", "last_deployed", "last_extracted")
+    ),
+    Break(
+        "readiness/recent-legacy-column-writes",
+        "with a blank for the T",
+        (
+            "UPDATE sites SET last_updated = replace(<text 1 hours ago>, 'T', ' ') "
+            "WHERE subdomain = 'site001.example.gov'",
+        ),
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a view on the table",
+        ("CREATE VIEW app_progress AS SELECT * FROM site_progress",),
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a view on a column",
+        ("CREATE VIEW app_status AS SELECT subdomain, status FROM sites",),
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a foreign key to the table",
+        ("CREATE TABLE app_notes (site VARCHAR REFERENCES site_progress (subdomain))",),
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a foreign key to a column",
+        (
+            "UPDATE sites SET last_extracted = subdomain",
+            "CREATE UNIQUE INDEX app_unique ON sites (last_extracted)",
+            "CREATE TABLE app_notes (extracted VARCHAR REFERENCES sites (last_extracted))",
+        ),
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a publication of the table",
+        ("CREATE PUBLICATION app_out FOR TABLE site_progress",),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a function that names the table",
+        (
+            "CREATE FUNCTION app_sync() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN UPDATE site_progress SET stage_total = 1; RETURN NEW; END'",
+        ),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a trigger on a column",
+        (
+            "CREATE FUNCTION app_noop() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+            "CREATE TRIGGER app_watch BEFORE UPDATE OF status ON sites FOR EACH ROW EXECUTE FUNCTION app_noop()",
+        ),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a policy on a column",
+        ("CREATE POLICY app_policy ON sites USING (status <> 'hidden')",),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a trigger that writes to the table",
+        (
+            "CREATE TRIGGER app_sync AFTER UPDATE ON sites BEGIN "
+            "UPDATE site_progress SET stage_total = 1 WHERE subdomain = NEW.subdomain; END",
+        ),
+        only="sqlite",
+    ),
+    Break(
+        "readiness/soak",
+        "it did not hold yesterday",
+        (recorded("1 days ago", "closed"), recorded("1 hours ago", "open")),
+    ),
+    Break(
+        "readiness/soak",
+        "it has held for six days",
+        ("DELETE FROM pipestate_run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",),
+    ),
+    Break(
+        "readiness/soak",
+        "the last record is three days old",
+        ("DELETE FROM pipestate_run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",),
+    ),
+    Break(
+        "readiness/soak",
+        "nothing is on record",
+        ("DELETE FROM pipestate_run WHERE phase = 'backfill'",),
+    ),
+)
+
+CLEANUP = (
+    Break(
+        "cleanup/site-progress-dropped",
+        "somebody made it anew",
+        ("CREATE TABLE site_progress (subdomain VARCHAR PRIMARY KEY)",),
+    ),
+    Break("cleanup/legacy-columns-dropped", "somebody added one anew", (COLUMN,)),
+    Break(
+        "cleanup/archive-complete",
+        "the archived table was dropped without a purge",
+        ("DROP TABLE pipestate_archive.site_progress",),
+        only="postgresql",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "the archived values were dropped without a purge",
+        ("DROP TABLE pipestate_archive.sites_columns",),
+        only="postgresql",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "an archived column was dropped",
+        ("ALTER TABLE pipestate_archive.sites_columns DROP COLUMN last_deployed",),
+        only="postgresql",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "the archived values were emptied",
+        ("TRUNCATE pipestate_archive.sites_columns",),
+        only="postgresql",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "the manifest does not know it",
+        ("DELETE FROM pipestate_archive.manifest WHERE kind = 'columns'",),
+        only="postgresql",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "the archived table was dropped without a purge",
+        ("DROP TABLE pipestate_archive_site_progress",),
+        only="sqlite",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "the archived values were dropped without a purge",
+        ("DROP TABLE pipestate_archive_sites_columns",),
+        only="sqlite",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "an archived column was dropped",
+        ("ALTER TABLE pipestate_archive_sites_columns DROP COLUMN last_deployed",),
+        only="sqlite",
+    ),
+    Break(
+        "cleanup/archive-complete",
+        "the manifest does not know it",
+        ("DELETE FROM pipestate_archive_manifest WHERE kind = 'columns'",),
+        only="sqlite",
+    ),
+)
+
+BREAKS = (*EXPAND, *BACKFILL, *READINESS, *CLEANUP)

@@ -1,0 +1,61 @@
+"""Runbooks for tests: one phase `ready`, whose body a test writes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pipestate.runbook.lint import findings
+from pipestate.runbook.model import Phase
+from pipestate.runbook.parse import parse
+
+FRONT = """---
+runbook: sample
+phases:
+  ready:
+---
+
+## Phase: ready
+
+"""
+GOOD = """
+
+```sql
+-- check: good
+-- require: rows = 0
+SELECT 1 WHERE false
+```
+"""
+BODY_LINE = FRONT.count("\n") + 1
+
+Told = list[tuple[int, str]]
+
+
+@pytest.fixture
+def findings_in() -> Callable[[str], Told]:
+    """What lint finds in the body of a phase, with lines counted from the body's first."""
+
+    def lint_body(body: str) -> Told:
+        found = findings(FRONT + body + GOOD, "sample.md")
+        return [(finding.line - BODY_LINE + 1, finding.message) for finding in found]
+
+    return lint_body
+
+
+@pytest.fixture
+def findings_of() -> Callable[[str], Told]:
+    """What lint finds in a whole file."""
+
+    def lint_file(text: str) -> Told:
+        return [(finding.line, finding.message) for finding in findings(text, "sample.md")]
+
+    return lint_file
+
+
+@pytest.fixture
+def phase_of() -> Callable[[str], Phase]:
+    """The phase with this body."""
+
+    def parse_body(body: str) -> Phase:
+        return parse(FRONT + body, "sample.md").phases[0]
+
+    return parse_body

@@ -1,0 +1,99 @@
+from collections.abc import Callable
+
+import pytest
+
+from pipestate.runbook.model import Check, Level, Phase, View
+from pipestate.runbook.require import parse_requirement
+
+Lint = Callable[[str], list[tuple[int, str]]]
+
+
+def fence(*lines: str) -> str:
+    return "\n".join(["```sql", *lines, "```", ""])
+
+
+def test_a_check_has_all_that_its_directives_say(phase_of: Callable[[str], Phase]) -> None:
+    body = fence(
+        "-- check: a",
+        "-- require: b < 1.0",
+        "-- dialect: sqlite",
+        "-- level: warn",
+        "-- from: 0003",
+        "-- until: 0006",
+        "SELECT 1 AS b",
+        "FROM c;",
+    )
+
+    assert phase_of(body).checks == (
+        Check(
+            id="a",
+            line=9,
+            sql="SELECT 1 AS b\nFROM c",
+            require=parse_requirement("b < 1.0"),
+            level=Level.WARN,
+            dialect="sqlite",
+            from_="0003",
+            until="0006",
+        ),
+    )
+
+
+def test_a_check_blocks_on_any_engine_unless_it_says_otherwise(phase_of: Callable[[str], Phase]) -> None:
+    [check] = phase_of(fence("-- check: a", "-- require: rows = 0", "SELECT 1")).checks
+
+    assert (check.level, check.dialect, check.from_, check.until) == (Level.BLOCK, None, None, None)
+
+
+def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase]) -> None:
+    check = fence("-- check: a", "-- require: rows = 0", "SELECT 1")
+    view = fence("-- view: v", "-- until: 0006", "-- from: 0002", "-- dialect: postgresql", "SELECT 2")
+
+    assert phase_of(check + view).views == (View("v", 14, "SELECT 2", "postgresql", "0002", "0006"),)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["-- check: a"], "check a has no criterion: add `-- require: rows = 0` or the like"),
+        (
+            ["-- check: a", "-- require: b ="],
+            "`-- require: b =`: expected a literal after `b =`, not the end",
+        ),
+        (["-- check: a", "-- require: b = c"], "`-- require: b = c`: expected a literal"),
+        (["-- check: a", "-- require:"], "`-- require:` says nothing: write its value on the same line"),
+        (["-- require: b = 1"], "`-- require:` without `-- check:`: name the check, as `-- check: its-id`"),
+        (["-- dialect: sqlite"], "`-- dialect:` without `-- check:`"),
+        (["-- check: a", "-- view: b", "-- require: c = 1"], "a block is one of check and view, not both"),
+        (
+            ["-- check: Stuck sites", "-- require: b = 1"],
+            "`-- check: Stuck sites`: an id is lower-case letters",
+        ),
+        (["-- view: a_b"], "`-- view: a_b`: an id is lower-case letters"),
+        (
+            ["-- check: a", "-- require: b = 1", "-- dialect: mysql"],
+            "`-- dialect: mysql`: write postgresql or sqlite",
+        ),
+        (["-- check: a", "-- require: b = 1", "-- level: info"], "`-- level: info`: write block or warn"),
+        (
+            ["-- check: a", "-- require: b = 1", "-- from: 3 or 4"],
+            "`-- from: 3 or 4`: write one revision, as 0006",
+        ),
+        (
+            ["-- explains: good", "-- level: warn"],
+            "`-- level:` does not go with `-- explains:`: take the line out",
+        ),
+        (["-- explains: good", "-- until: 0006"], "`-- until:` does not go with `-- explains:`"),
+        (["-- view: v", "-- require: b = 1"], "`-- require:` does not go with `-- view:`"),
+    ],
+)
+def test_a_wrong_block_is_told_at_its_fence(lines: list[str], message: str, findings_in: Lint) -> None:
+    [(line, told)] = findings_in("Text.\n\n" + fence(*lines, "SELECT 1"))
+
+    assert line == 3
+    assert message in told
+
+
+def test_evidence_of_a_faulty_check_is_no_second_fault(findings_in: Lint) -> None:
+    told = findings_in(fence("-- check: a", "SELECT 1") + fence("-- explains: a", "SELECT 1"))
+
+    assert [line for line, _ in told] == [1]

@@ -1,0 +1,149 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipestate.errors import ConfigError, RunbookError
+from pipestate.runbook.finding import Finding
+from pipestate.runbook.lint import findings, lint, load
+
+Lint = Callable[[str], list[tuple[int, str]]]
+
+FRONT = "---\nrunbook: s\nphases: {ready: }\n---\n## Phase: ready\n\n"
+
+
+def fence(*lines: str) -> str:
+    return "\n".join(["```sql", *lines, "```", ""])
+
+
+GOOD = fence("-- check: a", "-- require: rows = 0", "SELECT 1 WHERE false;")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def write_runbook(text: str) -> Path:
+        path = tmp_path / "s.md"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_runbook
+
+
+def test_a_good_runbook_has_no_findings_and_may_be_run(write: Callable[[str], Path]) -> None:
+    path = write(FRONT + GOOD)
+
+    assert lint(path) == []
+    assert load(path).name == "s"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["-- check: b", "-- require: c = 1", "DELETE FROM a"],
+            "check b: begins with DELETE, not with a plain read: begin with SELECT, WITH or VALUES",
+        ),
+        (
+            ["-- check: b", "-- require: c = 1", "SELECT 1; COMMIT; DROP TABLE a"],
+            "check b: 3 statements in one block",
+        ),
+        (["-- check: b", "-- require: c = 1"], "check b: there is no SQL in the block"),
+        (["-- check: b", "-- require: c = 1", "-- a comment", ";"], "check b: there is no SQL in the block"),
+        (["-- view: b", "SELECT * INTO c FROM a"], "view b: writes INTO a table"),
+        (["-- explains: good", "SELECT nextval('a')"], "evidence for good: calls nextval()"),
+        (
+            ["-- view: b", "-- dialect: postgresql", "SELECT $$ ;"],
+            "view b: a quote or a comment is never closed",
+        ),
+        (["-- view: b", "-- dialect: sqlite", "PRAGMA user_version"], "view b: begins with PRAGMA"),
+        (
+            ["-- check: b", "-- require: rows = 1", "EXPLAIN SELECT 1"],
+            "check b: a plan is something to look at: make the EXPLAIN evidence or a view",
+        ),
+    ],
+)
+def test_sql_that_is_no_plain_read_is_told_at_its_fence(
+    lines: list[str], message: str, findings_in: Lint
+) -> None:
+    [(line, told)] = findings_in("Text.\n\n" + fence(*lines))
+
+    assert line == 3
+    assert told.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["-- explains: good", "EXPLAIN SELECT 1"],
+        ["-- view: b", "EXPLAIN SELECT 1"],
+        [
+            "-- check: b",
+            "-- dialect: sqlite",
+            "-- require: detail = 'SCAN a'",
+            "EXPLAIN QUERY PLAN SELECT * FROM a",
+        ],
+    ],
+)
+def test_a_plan_may_be_looked_at(lines: list[str], findings_in: Lint) -> None:
+    assert findings_in(fence(*lines)) == []
+
+
+def test_evidence_of_two_variants_is_told_once(findings_in: Lint) -> None:
+    check = ["-- check: b", "-- require: rows = 0", "SELECT 1"]
+    body = fence("-- dialect: sqlite", *check) + fence("-- dialect: postgresql", *check)
+
+    assert len(findings_in(body + fence("-- explains: b", "VACUUM"))) == 1
+
+
+def test_every_fault_is_told_in_the_order_of_the_lines() -> None:
+    body = fence("-- check: a", "-- requires: rows = 0", "DROP TABLE a") + fence("-- explains: b", "SELECT 1")
+    found = findings(FRONT + body, "s.md")
+
+    assert found == sorted(found)
+    assert [str(finding).split(": ", 1)[0] for finding in found] == ["s.md:7", "s.md:7", "s.md:7", "s.md:12"]
+
+
+def test_load_tells_the_first_and_where_to_hear_the_others(write: Callable[[str], Path]) -> None:
+    path = write(FRONT + fence("-- check: a", "DROP TABLE a"))
+    with pytest.raises(RunbookError) as caught:
+        load(path)
+
+    assert caught.value.line == 7
+    assert str(caught.value).endswith(f"(1 more: pipestate runbook lint {path})")
+
+
+def test_load_refuses_what_only_lint_sees(write: Callable[[str], Path]) -> None:
+    path = write(FRONT + GOOD.replace("WHERE false", "; COMMIT"))
+
+    with pytest.raises(RunbookError, match=r"s\.md:7: check a: 2 statements in one block"):
+        load(path)
+
+
+def test_a_file_that_is_not_utf8_is_a_finding(tmp_path: Path) -> None:
+    path = tmp_path / "s.md"
+    path.write_bytes(b"---\n\xff")
+
+    assert lint(path) == [Finding(str(path), 2, "not UTF-8 (byte 0xff): save the file as UTF-8")]
+
+
+def test_a_file_that_is_not_there_is_a_matter_of_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        lint(tmp_path / "none.md")
+
+
+WORDS = [
+    *("---\n", "runbook: a\n", "phases:\n", "  b: {from: 3}\n", "## Phase: b\n", "## Phase: \n", "# T\n"),
+    *("```sql\n", "```\n", "~~~\n", "-- check: a\n", "-- require: rows = 0\n", "-- explains: a\n", "\n"),
+    *("SELECT 1;", "'", '"', "/*", "<!--", "-->", "- [ ] `a` (1h): b\n", "-- x: y\n", "> ", "    ", "- "),
+    *("\t", "\0", "\r"),
+]
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_size=40).map("".join))
+def test_whatever_is_in_the_file_lint_answers_with_findings(text: str) -> None:
+    for finding in findings(text, "s.md"):
+        assert 1 <= finding.line <= text.count("\n") + text.count("\r") + 1
+        assert finding.message

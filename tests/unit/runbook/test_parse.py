@@ -1,0 +1,275 @@
+import hashlib
+import pickle
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from pipestate.errors import ConfigError, PipestateError, RunbookError
+from pipestate.runbook.model import Check, Evidence, Phase, SignOff
+from pipestate.runbook.parse import collect, parse, read
+from pipestate.runbook.require import Comparison, Requirement
+
+Lint = Callable[[str], list[tuple[int, str]]]
+
+SAMPLE = """\
+---
+runbook: sample
+default: true
+phases:
+  preflight: {from: "0002", until: "0003"}
+  readiness:
+    from: "0005"
+    opens: ["0006", "0007"]
+---
+# One row a site
+
+Why it is done, and who does it.
+
+## Phase: preflight
+
+- [ ] `backup-taken` (24h): a dump was taken,
+  and restored
+
+## Phase: readiness
+
+Less than one site in a hundred may stand still.
+
+```sql
+-- check: stuck-sites
+-- require: stuck_pct < 1.0
+SELECT 0.5 AS stuck_pct;
+```
+
+```sql
+-- explains: stuck-sites
+SELECT subdomain FROM sites LIMIT 10
+```
+
+Look around, if you like:
+
+```sql
+SELECT * FROM sites; -- prose
+```
+
+## Rollback
+
+```bash
+alembic downgrade -1
+```
+"""
+
+
+def test_a_runbook_becomes_frozen_values() -> None:
+    runbook = parse(SAMPLE, Path("runbooks/sample.md"))
+
+    assert (runbook.name, runbook.path, runbook.title) == ("sample", "runbooks/sample.md", "One row a site")
+    assert runbook.default
+    assert runbook.text == SAMPLE
+    assert runbook.phases == (
+        Phase(
+            name="preflight",
+            line=14,
+            from_="0002",
+            until="0003",
+            opens=(),
+            checks=(SignOff("backup-taken", 16, timedelta(days=1), "a dump was taken, and restored"),),
+            views=(),
+        ),
+        Phase(
+            name="readiness",
+            line=19,
+            from_="0005",
+            until=None,
+            opens=("0006", "0007"),
+            checks=(
+                Check(
+                    id="stuck-sites",
+                    line=23,
+                    sql="SELECT 0.5 AS stuck_pct",
+                    require=Requirement("stuck_pct < 1.0", (Comparison("stuck_pct", "<", Decimal("1.0")),)),
+                    evidence=(Evidence("stuck-sites", 29, "SELECT subdomain FROM sites LIMIT 10"),),
+                ),
+            ),
+            views=(),
+        ),
+    )
+    assert runbook.phase("preflight") is runbook.phases[0]
+    assert runbook.phase("cleanup") is None
+
+
+def test_a_runbook_without_a_title_is_called_by_its_name() -> None:
+    assert parse(SAMPLE.replace("# One row a site", ""), "s.md").title == "sample"
+
+
+@pytest.mark.parametrize("before", ["", "\ufeff"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_byte_order_mark_and_any_line_end_are_tolerated(before: str, newline: str, tmp_path: Path) -> None:
+    content = (before + SAMPLE.replace("\n", newline)).encode()
+    path = tmp_path / "sample.md"
+    path.write_bytes(content)
+    runbook = read(path)
+
+    assert runbook.phases == parse(SAMPLE, path).phases
+    assert runbook.text == SAMPLE
+    assert runbook.sha256 == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what"),
+    [
+        (
+            SAMPLE.encode().replace(b"One row", b"Une rang\xe9e"),
+            10,
+            "not UTF-8 (byte 0xe9): save the file as UTF-8",
+        ),
+        (SAMPLE.encode("utf-16"), 1, "not UTF-8 (byte 0xff): save the file as UTF-8"),
+        (SAMPLE.encode("utf-16-le"), 1, "a NUL byte: save the file as plain UTF-8 text"),
+        (
+            SAMPLE.encode().replace(b"One row", b"One\0row"),
+            10,
+            "a NUL byte: save the file as plain UTF-8 text",
+        ),
+        (b"", 1, "the file is empty: begin the file with `---`, `runbook: its-name`"),
+        (b"\xef\xbb\xbf \n\n", 1, "the file is empty"),
+    ],
+)
+def test_a_file_that_is_not_text_is_told_with_its_line(
+    content: bytes, line: int, what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sample.md"
+    path.write_bytes(content)
+    with pytest.raises(RunbookError) as caught:
+        read(path)
+
+    assert str(caught.value).startswith(f"{path}:{line}: {what}")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("none.md", "no such file or directory"), (".", "is a directory")]
+)
+def test_a_file_that_cannot_be_read_is_a_matter_of_configuration(
+    name: str, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"cannot read the runbook .*: {reason}; give its name or its path"):
+        read(tmp_path / name)
+
+
+def test_parse_stops_at_the_first_fault_and_collect_tells_them_all() -> None:
+    text = (
+        SAMPLE.replace("stuck_pct < 1.0", "stuck_pct").replace("(24h)", "(soon)").replace("true", "perhaps")
+    )
+    runbook, findings = collect(text, "s.md")
+
+    assert runbook is not None
+    assert [finding.line for finding in findings] == [3, 16, 23]
+    with pytest.raises(RunbookError) as caught:
+        parse(text, "s.md")
+    assert str(caught.value) == str(findings[0]) == "s.md:3: `default:` must be true or false"
+
+
+def test_the_error_carries_where_and_what() -> None:
+    error = pickle.loads(pickle.dumps(RunbookError("s.md", 3, "is wrong")))
+
+    assert (error.path, error.line, error.what, str(error)) == ("s.md", 3, "is wrong", "s.md:3: is wrong")
+    assert isinstance(error, PipestateError)
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("fence", ["```sql", "```SQL", '```sql title="x"', "~~~sql", "`````sql"])
+def test_any_sql_fence_will_do(fence: str, phase_of: Callable[[str], Phase]) -> None:
+    mark = fence.rstrip('SQLsqltie ="x')
+    phase = phase_of(f"{fence}\n-- check: a\n-- require: rows = 0\nSELECT 1\n{mark}\n")
+
+    assert [(check.id, check.line) for check in phase.checks] == [("a", 9)]
+
+
+def test_a_check_in_a_list_item_keeps_its_line_and_loses_its_indentation(
+    phase_of: Callable[[str], Phase],
+) -> None:
+    phase = phase_of("1. look:\n\n   ```sql\n   -- check: a\n   -- require: rows = 0\n   SELECT 1\n   ```\n")
+    [check] = phase.checks
+
+    assert isinstance(check, Check)
+    assert (check.line, check.sql) == (11, "SELECT 1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "````markdown\n```sql\n-- check: a\n```\n````\n",
+        "```text\n-- check: a\nSELECT 1\n```\n",
+        "```bash\npsql -c 'SELECT 1'\n```\n",
+        "```\nSELECT 1\n```\n",
+        "```sql\nDROP TABLE a; DROP TABLE b;\n```\n",
+        "    SELECT 1\n",
+        "<details><summary>more</summary>\n\ntext\n\n</details>\n",
+        "<!-- a comment -->\n",
+        "Less than `-- check: a`.\n",
+    ],
+)
+def test_the_rest_is_prose(body: str, findings_in: Lint) -> None:
+    assert findings_in(body) == []
+
+
+HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook and is not read"
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "message"),
+    [
+        ("<!--\n\n```sql\n-- check: a\nSELECT 1\n```\n-->\n", 1, HIDDEN),
+        ("Text.\n\n<div>\n```sql\n-- check: a\n```\n</div>\n", 3, HIDDEN),
+        ("<!-- - [ ] `backup-taken` (24h): word -->\n", 1, HIDDEN),
+        ("<!--\n## Phase: next\n-->\n", 1, HIDDEN),
+        ("Text.\n\n    -- check: a\n    SELECT 1\n", 3, HIDDEN),
+        (
+            "```\n-- check: a\nSELECT 1\n```\n",
+            1,
+            "a check stands in a fence ```: write ```sql, no other",
+        ),
+        ("```psql\n-- view: a\nSELECT 1\n```\n", 1, "a check stands in a fence ```psql: write ```sql"),
+        ("~~~bash\nls\n", 1, "this fence is never closed: end it with a line of the same marks"),
+    ],
+)
+def test_what_only_looks_like_a_part_of_the_runbook_is_told(
+    body: str, line: int, message: str, findings_in: Lint
+) -> None:
+    told = findings_in(body)
+
+    assert [found for found in told if found[0] == line and found[1].startswith(message)], told
+
+
+def test_a_comment_that_swallows_the_rest_does_not_make_a_pass(findings_in: Lint) -> None:
+    told = findings_in("<!-- never closed\n")
+
+    assert told[-1][1].startswith(HIDDEN)
+    assert "asks nothing" in told[0][1]
+
+
+@pytest.mark.parametrize(
+    "part", ["```sql\n-- check: a\n-- require: rows = 0\nSELECT 1\n```\n", "- [ ] `b` (1h): word\n"]
+)
+def test_a_part_outside_of_any_phase_is_told(part: str, findings_of: Lint) -> None:
+    told = findings_of(SAMPLE.replace("Why it is done", f"{part}\nWhy it is done"))
+
+    assert told == [(12, "outside of any phase this never runs: move it below a `## Phase:` heading")]
+
+
+def test_other_boxes_outside_of_any_phase_are_prose(findings_of: Lint) -> None:
+    assert (
+        findings_of(SAMPLE.replace("Why it is done", "- [ ] read this\n- [x] done\n\nWhy it is done")) == []
+    )
+
+
+def test_ten_thousand_blocks_are_read() -> None:
+    block = "```sql\n-- check: c{0}\n-- require: rows = 0\nSELECT {0}\n```\n\n"
+    text = "---\nrunbook: s\nphases: {a: }\n---\n## Phase: a\n\n" + "".join(
+        block.format(n) for n in range(10_000)
+    )
+    [phase] = parse(text, "s.md").phases
+
+    assert len(phase.checks) == 10_000
+    assert phase.checks[-1].line == 7 + 6 * 9_999
