@@ -19,9 +19,23 @@ def build(connection: Connection) -> None:
     connection.execute(text("UPDATE site_progress SET updated_at = now() WHERE subdomain < 'site003'"))
 
 
-def let_days_pass(connection: Connection) -> None:
-    """The demo cannot wait: it makes its own rows older."""
-    connection.execute(text("UPDATE site_progress SET updated_at = updated_at - interval '3 days'"))
+def let_a_week_pass(connection: Connection) -> None:
+    """The demo cannot wait: it makes its own rows older, and writes what a week would have written."""
+    connection.execute(text("UPDATE site_progress SET updated_at = updated_at - interval '8 days'"))
+    connection.execute(
+        text(
+            "INSERT INTO pipestate_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
+            "SELECT at, at, 'cron', 'cron', 0, 0 FROM generate_series("
+            "now() - interval '8 days', now(), interval '15 minutes') AS at"
+        )
+    )
+    connection.execute(
+        text(
+            "INSERT INTO pipestate_run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256, passed) "
+            "SELECT at, 'ci', 'verify', 'sites-consolidation', 'backfill', 'open', '', 7 FROM generate_series("
+            "now() - interval '8 days', now(), interval '1 day') AS at"
+        )
+    )
 
 
 def _site(number: int) -> dict[str, str | None]:

@@ -1,5 +1,6 @@
 """Where runbooks are found: the shipped ones by name, a project's own by name or path."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def find(names: Sequence[str], ini: Path) -> list[Runbook]:
     """Those that are named (a name or a path); without names, the default ones. Linted: safe to run."""
     if names:
         return [load(_path(name, ini)) for name in names]
-    runbooks = [runbook for runbook in every(ini) if runbook.default]
+    runbooks = [load(_relative(path)) for path in files(ini) if _is_default(path)]
     if not runbooks:
         raise ConfigError(f"no runbook in {shelf(ini)} has `default: true`: name one")
     return runbooks
@@ -31,6 +32,12 @@ def find(names: Sequence[str], ini: Path) -> list[Runbook]:
 
 def every(ini: Path) -> list[Runbook]:
     return [load(_relative(path)) for path in files(ini)]
+
+
+def _is_default(path: Path) -> bool:
+    """A look at the front matter only: the others need not be read to be left out."""
+    head = path.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
+    return re.search(r"^default:\s*true\s*(#.*)?$", head, re.MULTILINE) is not None
 
 
 def _path(name: str, ini: Path) -> Path:

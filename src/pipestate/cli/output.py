@@ -5,12 +5,13 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError
 from pipestate.verify.report import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Format(StrEnum):
@@ -21,8 +22,10 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
-def console() -> Console:
+def console() -> "Console":
     """Colour and width as the terminal has them; plain text into a pipe."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
@@ -65,6 +68,8 @@ def render(report: Report, form: Format) -> str:
         from pipestate.render.markdown import as_markdown
 
         return as_markdown(report)
+    from rich.console import Console
+
     from pipestate.render.console import print_report
 
     plain = Console(highlight=False, width=100, no_color=True, file=io.StringIO())

@@ -3,14 +3,11 @@
 from typing import Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from pipestate import db, shelf
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json
 from pipestate.plan import Step, next_step, plan_of
-from pipestate.render.console import GATES, evidence_table
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify
 from pipestate.verify.select import find_phases
 
@@ -20,7 +17,11 @@ def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config
 
     Example: pipestate plan
     """
+    from rich.table import Table
+    from rich.text import Text
+
     from pipestate.migrations.revisions import chain
+    from pipestate.render.console import GATES
 
     to = target(database_url, config)
     revisions = to.revisions()
@@ -54,6 +55,10 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
 
     Example: pipestate status
     """
+    from rich.text import Text
+
+    from pipestate.render.console import evidence_table
+
     to = target(database_url, config)
     phases = find_phases([book for book in shelf.every(to.ini) if book.default], None)
     revisions = to.revisions()

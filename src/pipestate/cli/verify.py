@@ -1,5 +1,7 @@
 """`pipestate verify` and `pipestate gate`: run the runbook, read-only."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +10,7 @@ import typer
 from pipestate import db, ledger, shelf
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
 from pipestate.cli.output import Format, show
+from pipestate.errors import PipestateError
 from pipestate.runbook.model import Runbook
 from pipestate.verify.report import Report
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
@@ -44,14 +47,16 @@ def verify(
     Example: pipestate verify --phase readiness --json
     """
     to = target(database_url, config)
-    books = shelf.find(runbooks or [], to.ini)
-    if apply_migration:
-        upgrade_ungated(to)
-    report = check(to, books, phase, timeout=timeout, jobs=jobs)
-    if record:
-        with db.writer(to.url) as connection:
-            ledger.record_run(connection, report)
-    show(report, Format.JSON if json_ else form, output)
+    chosen = Format.JSON if json_ else form
+    with told_in_json(to, chosen):
+        books = shelf.find(runbooks or [], to.ini)
+        if apply_migration:
+            upgrade_ungated(to)
+        report = check(to, books, phase, timeout=timeout, jobs=jobs)
+        if record:
+            with db.writer(to.url) as connection:
+                ledger.record_run(connection, report)
+    show(report, chosen, output)
     raise typer.Exit(report.exit_code)
 
 
@@ -69,10 +74,25 @@ def gate(
     """
     to = target(database_url, config)
     runbook, slash, _ = phase.partition("/")
-    books = shelf.find([runbook], to.ini) if slash else shelf.every(to.ini)
-    report = check(to, books, phase, timeout=timeout, jobs=jobs)
-    show(report, Format.JSON if json_ else Format.CONSOLE, None)
+    chosen = Format.JSON if json_ else Format.CONSOLE
+    with told_in_json(to, chosen):
+        books = shelf.find([runbook], to.ini) if slash else shelf.every(to.ini)
+        report = check(to, books, phase, timeout=timeout, jobs=jobs)
+    show(report, chosen, None)
     raise typer.Exit(report.exit_code)
+
+
+@contextmanager
+def told_in_json(to: Target, form: Format) -> Iterator[None]:
+    """Who asked for JSON gets JSON, also where nothing could be evaluated; the sentence goes to stderr."""
+    try:
+        yield
+    except PipestateError as error:
+        if form is Format.JSON:
+            from pipestate.render.machine import error_as_json
+
+            print(error_as_json(to.url, error))
+        raise
 
 
 def check(to: Target, books: list[Runbook], phase: str | None, *, timeout: float, jobs: int) -> Report:

@@ -24,7 +24,7 @@ SESSION_LOCK_TIMEOUT = "60s"
 MIGRATION_PATIENCE_S = 600.0
 
 HOLDER = text(
-    "SELECT l.pid, a.application_name, a.backend_start FROM pg_locks l "
+    "SELECT l.pid, to_char(a.backend_start, 'HH24:MI:SS') AS since FROM pg_locks l "
     "LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
     "WHERE l.locktype = 'advisory' AND l.classid = :a AND l.objid = :b AND l.objsubid = 2 AND l.granted "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -112,7 +112,7 @@ def one_migration_at_a_time(
     said = False
     while not connection.scalar(text("SELECT pg_try_advisory_lock(:a, :b)"), key):
         holder = connection.execute(HOLDER, key).first()
-        who = f"pid {holder.pid}, since {holder.backend_start:%H:%M:%S}" if holder else "just ending"
+        who = f"pid {holder.pid}, since {holder.since or 'just now'}" if holder else "just ending"
         if time.monotonic() >= give_up_at:
             raise MigrationError(
                 f"another migration is still running after {patience_s:g} s ({who}); "

@@ -1,5 +1,8 @@
 """The terminal: phases, a row a check with what was required and observed, evidence under failures."""
 
+import re
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -7,6 +10,7 @@ from rich.text import Text
 
 from pipestate.render.text import clean, closing_line
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport
+from pipestate.verify.values import Json
 from pipestate.verify.verdict import Outcome, Verdict
 
 STYLES = {
@@ -18,6 +22,9 @@ STYLES = {
 }
 GATES = {Gate.OPEN: "bold green", Gate.CLOSED: "bold red", Gate.AHEAD: "dim", Gate.PAST: "dim"}
 MOST_COLUMNS = 6
+EVIDENCE_ROWS = 5
+# A moment to the second says enough to a person.
+_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+")
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -49,7 +56,8 @@ def _phase(runbook: RunbookReport, phase: PhaseReport) -> RenderableType:
     for verdict in phase.checks:
         parts.append(_row(verdict))
         if verdict.evidence:
-            parts.append(Padding(evidence_table(verdict.evidence), (0, 0, 0, 4)))
+            table = evidence_table(verdict.evidence, most=EVIDENCE_ROWS)
+            parts.append(Padding(table, (0, 0, 0, 4)))
     return Group(*parts)
 
 
@@ -70,17 +78,21 @@ def _row(verdict: Verdict) -> Table:
     return row
 
 
-def evidence_table(rows: "tuple[object, ...] | list[object]") -> Table:
-    """The rows of a query, at most six columns wide."""
+def evidence_table(rows: Sequence[Mapping[str, Json]], *, most: int | None = None) -> RenderableType:
+    """The rows of a query: columns that hold something, at most six, each in one line."""
+    shown = rows[:most]
+    columns = [name for name in (rows[0] if rows else ()) if any(row.get(name) is not None for row in shown)]
     table = Table(box=None, header_style="dim", pad_edge=False)
-    records = [dict(row) for row in rows]  # type: ignore[call-overload]
-    columns = list(records[0])[:MOST_COLUMNS] if records else []
-    for column in columns:
-        table.add_column(clean(str(column)), overflow="fold")
-    for record in records:
-        table.add_row(*(_value(record.get(column)) for column in columns))
-    return table
+    for column in columns[:MOST_COLUMNS]:
+        table.add_column(clean(column), no_wrap=True, overflow="ellipsis")
+    for row in shown:
+        table.add_row(*(_value(row.get(column)) for column in columns[:MOST_COLUMNS]))
+    if len(shown) == len(rows):
+        return table
+    return Group(table, Text(f"and {len(rows) - len(shown)} more: --format json shows them", "dim"))
 
 
-def _value(value: object) -> Text:
-    return Text("NULL", "dim") if value is None else Text(clean(str(value)))
+def _value(value: Json) -> Text:
+    if value is None:
+        return Text("NULL", "dim")
+    return Text(clean(_FRACTION.sub(r"\1", str(value))))

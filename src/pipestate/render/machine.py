@@ -1,11 +1,14 @@
 """JSON, `schema_version` 1. The schema ships beside this file; scripts rely on it."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipestate.verify.report import PhaseReport, Report, RunbookReport
+from sqlalchemy import URL
+
+from pipestate.config import shown
+from pipestate.verify.report import PhaseReport, Report, RunbookReport, count
 from pipestate.verify.verdict import Verdict
 
 SCHEMA = Path(__file__).with_name("verify.schema.json")
@@ -32,6 +35,27 @@ def as_data(report: Report) -> dict[str, Any]:
         "summary": report.summary(),
         "runbooks": [_runbook(runbook) for runbook in report.runbooks],
     }
+
+
+def error_as_json(url: URL | None, error: Exception) -> str:
+    """The same shape where nothing could be evaluated: `ok` is false, and `error` says why."""
+    data = {
+        "schema_version": 1,
+        "ok": False,
+        "error": str(error),
+        "database": {
+            "url": shown(url) if url is not None else None,
+            "dialect": url.get_backend_name() if url is not None else None,
+            "server_version": None,
+            "revision": None,
+            "head": None,
+        },
+        "started_at": instant(datetime.now(UTC)),
+        "duration_ms": 0.0,
+        "summary": count(()),
+        "runbooks": [],
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def instant(moment: datetime) -> str:

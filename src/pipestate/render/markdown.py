@@ -26,7 +26,7 @@ def _phase(runbook: RunbookReport, phase: PhaseReport) -> Iterator[str]:
     yield from ("", "| | check | required | observed |", "|---|---|---|---|")
     for verdict in ran:
         mark = "⚠️" if verdict.warned else MARKS[str(verdict.outcome)]
-        yield f"| {mark} | `{verdict.check_id}` | `{_cell(verdict.require)}` | {_cell(verdict.message)} |"
+        yield f"| {mark} | `{verdict.check_id}` | `{_code(verdict.require)}` | {_cell(verdict.message)} |"
     for verdict in ran:
         if verdict.evidence:
             yield from _evidence(verdict)
@@ -39,6 +39,10 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
     yield "|" + "---|" * len(columns)
     for row in verdict.evidence:
         yield "| " + " | ".join(_cell(str(row.get(column))) for column in columns) + " |"
+
+
+def _code(text: str) -> str:
+    return clean(text).replace("|", "\\|").replace("`", "'")
 
 
 def _cell(text: str) -> str:

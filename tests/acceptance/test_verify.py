@@ -1,0 +1,302 @@
+"""`pipestate` as CI and DBAs type it: exit codes, JSON, formats, the ledger."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+
+from alembics import ROOT, Chain
+from bed import Database, Postgres, Sqlite
+from books import block, page
+from healthy import build_healthy, refresh
+from pipestate.render.machine import SCHEMA
+from ready import make_ready
+
+Done = subprocess.CompletedProcess[str]
+PASSWORD = "s3cr3t-pa55w0rd"
+
+
+def pipestate(*arguments: str, cwd: Path = ROOT, **environment: str) -> Done:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipestate", *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+    return done
+
+
+def on(database: Database, *arguments: str, **environment: str) -> Done:
+    return pipestate(*arguments, PIPESTATE_DATABASE_URL=database.text, **environment)
+
+
+def as_json(done: Done) -> dict[str, object]:
+    data: dict[str, object] = json.loads(done.stdout)
+    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+    return data
+
+
+def build(database: Database) -> None:
+    build_healthy(database, "0005")
+
+
+@pytest.fixture
+def healthy(bed: Postgres | Sqlite) -> Iterator[Database]:
+    database = bed.copy_of("healthy", build)
+    refresh(database)
+    yield database
+    bed.drop(database)
+
+
+def test_a_healthy_database_exits_0_and_the_json_validates(healthy: Database) -> None:
+    for name in ("backup-taken", "code-deployed", "dry-run-done"):
+        assert on(healthy, "attest", name, "--by", "dba").returncode == 0
+    done = on(healthy, "verify", "--json")
+    data = as_json(done)
+    assert (done.returncode, data["ok"]) == (0, True), done.stdout
+    assert data["summary"]["failed"] == 0  # type: ignore[index]
+
+
+def test_a_database_that_is_not_ready_exits_1(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    done = on(legacy, "verify", "--json", "--phase", "readiness")
+    data = as_json(done)
+    assert (done.returncode, data["ok"]) == (1, False)
+    (phase,) = data["runbooks"][0]["phases"]  # type: ignore[index]
+    assert phase["gate"] == "closed"
+    (stuck,) = [check for check in phase["checks"] if check["id"] == "stuck-sites"]
+    assert stuck["message"] == "stuck_pct is 0.0, required < 1.0"
+    assert stuck["source"].startswith("runbooks/sites-consolidation.md:")
+
+
+def test_an_unreachable_database_exits_3() -> None:
+    done = pipestate("verify", "--json", DATABASE_URL=f"postgresql://app:{PASSWORD}@127.0.0.1:1/civic")
+    data = as_json(done)
+    assert (done.returncode, data["ok"]) == (3, False)
+    assert data["database"]["url"] == "postgresql://app:***@127.0.0.1:1/civic"  # type: ignore[index]
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_database_url_exits_2_and_says_how_to_give_one() -> None:
+    done = pipestate("verify")
+    assert done.returncode == 2
+    assert "PIPESTATE_DATABASE_URL" in done.stderr
+
+
+def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database: Database) -> None:
+    done = on(database, "verify")
+    assert done.returncode == 2
+    assert "Nothing was checked" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["verify", "no-such-runbook"], "there is no runbook no-such-runbook; there are"),
+        (["verify", "missing.md"], "cannot read the runbook missing.md"),
+        (["verify", "--phase", "nowhere"], "there is no phase nowhere; there are"),
+        (["gate", "cleanup"], "ambiguous: say which of"),
+        (["verify", "--config", "none.ini"], "there is no none.ini"),
+        (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
+        (["observe"], "nothing to observe"),
+        (["observe", "--set", "depth"], "write name=value"),
+        (["observe", "--set", "depth=many"], "write name=value"),
+        (["observe", "--redis-url", "redis://127.0.0.1:1/0"], "Redis does not answer"),
+    ],
+)
+def test_wrong_input_is_one_sentence(pg_chain: Chain, arguments: list[str], said: str) -> None:
+    pg_chain.upgrade("0002")
+    done = on(pg_chain.database, *arguments)
+    assert done.returncode in (2, 3)
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_ledger_is_needed_for_a_sign_off(pg_chain: Chain) -> None:
+    pg_chain.upgrade("0001")
+    done = on(pg_chain.database, "attest", "backup-taken", "--by", "dba")
+    assert done.returncode == 2
+    assert "alembic upgrade 0002 first" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (page(block("SELECT 1 AS x", check="a"), block("SELECT 1 AS x", check="a")), ":17:"),
+        (page(block("SELECT 1 AS x", colour="blue")), "colour"),
+        (page("```sql\n-- check: c\nSELECT 1 AS x\n```\n"), "require"),
+        (page(block("SELECT 1 AS x", require="x ~ 1")), ":11:"),
+        (page("prose"), "book.md:"),
+        ("# no front matter\n", ":1:"),
+        (page(block("DELETE FROM sites")), "book.md:"),
+    ],
+)
+def test_a_wrong_runbook_is_refused_with_its_line(
+    pg_chain: Chain, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "book.md"
+    path.write_text(text)
+    done = on(pg_chain.database, "verify", str(path))
+    assert done.returncode == 2
+    assert said in done.stderr
+    linted = pipestate("runbook", "lint", str(path))
+    assert linted.returncode == 2
+    assert said in linted.stdout
+
+
+def test_the_shipped_runbooks_lint_clean() -> None:
+    done = pipestate("runbook", "lint")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "3 runbooks, 0 findings" in done.stderr
+
+
+def test_a_runbook_can_be_shown() -> None:
+    assert "## Phase: readiness" in pipestate("runbook", "show", "sites-consolidation").stdout
+
+
+def test_junit_has_one_suite_a_phase(legacy: Database, tmp_path: Path) -> None:
+    Chain(legacy).upgrade("0005")
+    path = tmp_path / "report.xml"
+    assert on(legacy, "verify", "--format", "junit", "--output", str(path)).returncode == 1
+    suites = {suite.get("name"): suite for suite in ET.parse(path).getroot()}
+    ready = suites["sites-consolidation/readiness"]
+    assert int(ready.get("failures", "0")) >= 4
+    (case,) = [case for case in ready if case.get("name") == "soak"]
+    assert case.find("failure") is not None
+    assert int(suites["sites-consolidation/cleanup"].get("skipped", "0")) > 0
+
+
+def test_github_gets_annotations_and_a_summary(legacy: Database, tmp_path: Path) -> None:
+    Chain(legacy).upgrade("0005")
+    summary = tmp_path / "summary.md"
+    done = on(
+        legacy, "verify", "--phase", "readiness", "--format", "github", GITHUB_STEP_SUMMARY=str(summary)
+    )
+    assert "::error file=runbooks/sites-consolidation.md,line=" in done.stdout
+    assert "title=soak::" in done.stdout
+    assert "## sites-consolidation/readiness: closed" in summary.read_text()
+
+
+def test_markdown_is_a_table_a_phase(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    out = on(legacy, "verify", "--phase", "readiness", "--format", "markdown").stdout
+    assert "| ❌ | `soak` |" in out
+    assert "| ✅ | `stuck-sites` | `stuck_pct < 1.0` | stuck_pct is 0.0, required &lt; 1.0 |" in out
+
+
+def test_an_output_that_cannot_be_written(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    done = on(legacy, "verify", "--format", "json", "--output", "/no/such/place.json")
+    assert done.returncode == 2
+    assert "cannot write /no/such/place.json" in done.stderr
+
+
+def test_a_recorded_run_is_in_the_ledger(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    on(legacy, "verify", "--record")
+    rows = legacy.rows("SELECT runbook, phase, gate, revision FROM pipestate_run ORDER BY id")
+    assert ("sites-consolidation", "readiness", "closed", "0005") in rows
+    assert not [row for row in rows if row[1] in ("preflight", "cleanup")], "a phase that did not run"
+    entries = json.loads(on(legacy, "history", "--json").stdout)
+    assert {"verify"} == {entry["kind"] for entry in entries}
+
+
+def test_history_is_newest_first(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    assert on(legacy, "attest", "backup-taken", "--by", "dba", "--note", "s3://x").returncode == 0
+    assert on(legacy, "observe", "--set", "sqs_queue_depth=12", "--set", "sqs_dlq_depth=0").returncode == 0
+    kinds = [entry["kind"] for entry in json.loads(on(legacy, "history", "--json", "-n", "2").stdout)]
+    assert kinds == ["observation", "observation"]
+    assert "backup-taken: s3://x" in on(legacy, "history").stdout
+
+
+def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
+    from redis import Redis
+    from rq import Queue
+
+    with Redis.from_url(redis_url) as redis:
+        redis.flushdb()
+        waiting = Queue("ocr", connection=redis).enqueue("app.ocr_page_job", "x")
+        for _ in range(3):
+            Queue("compilation", connection=redis).enqueue("app.ocr_complete_coordinator", depends_on=waiting)
+    pg_chain.upgrade("0002")
+    done = on(pg_chain.database, "observe", "--json", REDIS_URL=redis_url)
+    assert json.loads(done.stdout) == {"deferred_coordinators": 3.0, "failed_ocr_jobs": 0.0}
+    rows = pg_chain.database.rows("SELECT name, value, source FROM pipestate_observation ORDER BY name")
+    assert rows == [("deferred_coordinators", 3.0, "rq"), ("failed_ocr_jobs", 0.0, "rq")]
+
+
+def test_apply_migration_goes_to_the_last_revision_without_a_gate(database: Database) -> None:
+    done = on(database, "verify", "content-item-pipeline-state", "--apply-migration", "--json")
+    data = as_json(done)
+    assert (done.returncode, data["ok"]) == (0, True), done.stderr
+    assert Chain(database).revision() == "0005"
+
+
+def test_the_gate_command_opens_when_all_is_done(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    assert on(legacy, "gate", "readiness").returncode == 1
+    make_ready(legacy)
+    done = on(legacy, "gate", "sites-consolidation/readiness")
+    assert done.returncode == 0, done.stdout
+    assert "Open: sites-consolidation/readiness" in done.stdout
+
+
+def test_plan_says_what_comes_next(legacy: Database) -> None:
+    assert "Next: alembic upgrade 0005" in on(legacy, "plan").stdout
+    Chain(legacy).upgrade("0005")
+    assert "0006 waits for sites-consolidation/readiness" in on(legacy, "plan").stdout
+    plan = json.loads(on(legacy, "plan", "--json").stdout)
+    assert [step["applied"] for step in plan["steps"]] == [True] * 5 + [False] * 2
+
+
+def test_status_shows_the_views(legacy: Database) -> None:
+    Chain(legacy).upgrade("0005")
+    legacy.run("UPDATE sites SET current_stage = 'ocr' WHERE subdomain < 'site010'")
+    views = json.loads(on(legacy, "status", "--json").stdout)
+    assert {"stages", "stuck", "failure-rates", "last-errors", "reconciliation"} <= set(views)
+    assert not [view for view in views.values() if view["error"]]
+    assert "stages" in on(legacy, "status").stdout
+
+
+def test_a_terminal_escape_in_a_row_is_not_obeyed(pg: Database, tmp_path: Path) -> None:
+    path = tmp_path / "book.md"
+    path.write_text(
+        page(block("SELECT 2 AS x"), "```sql\n-- explains: c\nSELECT chr(27) || '[2J' AS wipe\n```\n")
+    )
+    for form in ("console", "markdown", "junit", "github"):
+        assert "\x1b" not in on(pg, "verify", str(path), "--format", form).stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["verify"],
+        ["gate"],
+        ["plan"],
+        ["status"],
+        ["attest"],
+        ["observe"],
+        ["history"],
+        ["runbook"],
+        ["runbook", "lint"],
+        ["runbook", "show"],
+        ["demo"],
+    ],
+)
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    done = pipestate(*command, "--help")
+    assert done.returncode == 0
+    assert "Example: " in done.stdout or command in ([], ["runbook"])
