@@ -22,10 +22,10 @@ Done = subprocess.CompletedProcess[str]
 PASSWORD = "s3cr3t-pa55w0rd"
 
 
-def pipestate(*arguments: str, cwd: Path = ROOT, **environment: str) -> Done:
+def pipestate(*arguments: str, **environment: str) -> Done:
     done = subprocess.run(
         [sys.executable, "-m", "pipestate", *arguments],
-        cwd=cwd,
+        cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

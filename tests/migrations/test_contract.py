@@ -283,7 +283,7 @@ def test_a_new_site_between_copy_and_drop_is_archived_too(
 
 def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Have somebody write just before the columns are locked for the last time."""
-    lock_tables = gate.lock_tables
+    from pipestate.migrations import lock_tables
 
     def write_then_lock(*tables: str, **options: object) -> None:
         if tables == ("sites",) and not options:

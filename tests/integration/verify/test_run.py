@@ -13,8 +13,10 @@ from pipestate.verify.report import Gate
 from pipestate.verify.run import verify
 
 
-def only(database: Database, tmp_path: Path, *blocks: str, **options: object) -> dict[str, tuple[str, str]]:
-    report = run(database, write(tmp_path, page(*blocks)), **options)
+def only(
+    database: Database, tmp_path: Path, *blocks: str, timeout_s: float = 30
+) -> dict[str, tuple[str, str]]:
+    report = run(database, write(tmp_path, page(*blocks)), timeout_s=timeout_s)
     return {verdict.check_id: (str(verdict.outcome), verdict.message) for verdict in report.verdicts()}
 
 
