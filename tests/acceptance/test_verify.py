@@ -15,6 +15,7 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
 from books import block, page
 from healthy import build_healthy, refresh
+from pipestate.migrations import MigrationError
 from pipestate.render.machine import SCHEMA
 from ready import make_ready
 
@@ -110,6 +111,7 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
         (["verify", "--config", "none.ini"], "there is no none.ini"),
         (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
         (["observe"], "nothing to observe"),
+        (["purge", "--older-than", "soon"], "write 30d, 12h or 45m"),
         (["observe", "--set", "depth"], "write name=value"),
         (["observe", "--set", "depth=many"], "write name=value"),
         (["observe", "--redis-url", "redis://127.0.0.1:1/0"], "Redis does not answer"),
@@ -230,6 +232,7 @@ def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
         waiting = Queue("ocr", connection=redis).enqueue("app.ocr_page_job", "x")
         for _ in range(3):
             Queue("compilation", connection=redis).enqueue("app.ocr_complete_coordinator", depends_on=waiting)
+        Queue("compilation", connection=redis).enqueue("app.compile_db_job", depends_on=waiting)
     pg_chain.upgrade("0002")
     done = on(pg_chain.database, "observe", "--json", REDIS_URL=redis_url)
     assert json.loads(done.stdout) == {"deferred_coordinators": 3.0, "failed_ocr_jobs": 0.0}
@@ -251,6 +254,24 @@ def test_the_gate_command_opens_when_all_is_done(legacy: Database) -> None:
     done = on(legacy, "gate", "sites-consolidation/readiness")
     assert done.returncode == 0, done.stdout
     assert "Open: sites-consolidation/readiness" in done.stdout
+
+
+def test_purge_drops_the_archive_and_the_way_back_is_refused(legacy: Database) -> None:
+    Chain(legacy).contract()
+    assert "nothing in the archive is older" in on(legacy, "purge", "--older-than", "1d", "--yes").stderr
+    asked = on(legacy, "purge", "--older-than", "0m")
+    assert asked.returncode == 1, "without an answer nothing may be dropped"
+    assert "257 rows" in asked.stdout
+    done = on(legacy, "purge", "--older-than", "0m", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert legacy.value("SELECT count(*) FROM pipestate_run WHERE event = 'purge'") == 2
+    with pytest.raises(MigrationError, match="is gone"):
+        Chain(legacy).downgrade("-2")
+    verified = json.loads(on(legacy, "verify", "--phase", "sites-consolidation/cleanup", "--json").stdout)
+    checks = {check["id"]: check for check in verified["runbooks"][0]["phases"][0]["checks"]}
+    assert checks["archive-complete"]["outcome"] == "passed"
+    Chain(legacy).downgrade("-2", "force=we need the tables, empty or not")
+    assert legacy.value("SELECT count(*) FROM site_progress") == 0
 
 
 def test_plan_says_what_comes_next(legacy: Database) -> None:
@@ -290,6 +311,7 @@ def test_a_terminal_escape_in_a_row_is_not_obeyed(pg: Database, tmp_path: Path) 
         ["attest"],
         ["observe"],
         ["history"],
+        ["purge"],
         ["runbook"],
         ["runbook", "lint"],
         ["runbook", "show"],

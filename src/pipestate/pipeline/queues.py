@@ -9,6 +9,7 @@ from pipestate.errors import ConfigError, Unreachable
 if TYPE_CHECKING:
     from redis import Redis
 
+# (queue, function)
 COORDINATORS = ("compilation", "ocr_complete_coordinator")
 OCR_JOBS = ("ocr", "ocr_page_job")
 
@@ -18,12 +19,20 @@ def counts(redis_url: str) -> dict[str, float]:
     with connected(redis_url) as redis:
         from rq import Queue
 
-        coordinators = Queue(COORDINATORS[0], connection=redis).deferred_job_registry
+        deferred = Queue(COORDINATORS[0], connection=redis).deferred_job_registry
         failed = Queue(OCR_JOBS[0], connection=redis).failed_job_registry
         return {
-            "deferred_coordinators": float(coordinators.get_job_count(cleanup=False)),
-            "failed_ocr_jobs": float(failed.get_job_count(cleanup=False)),
+            "deferred_coordinators": _count(redis, deferred.get_job_ids(cleanup=False), COORDINATORS[1]),
+            "failed_ocr_jobs": _count(redis, failed.get_job_ids(cleanup=False), OCR_JOBS[1]),
         }
+
+
+def _count(redis: "Redis", ids: list[str], function: str) -> float:
+    """Jobs of that function, and ids whose job is gone: both stand in the way until they are cleared."""
+    from rq.job import Job
+
+    jobs = Job.fetch_many(ids, connection=redis)
+    return float(sum(job is None or (job.func_name or "").rpartition(".")[2] == function for job in jobs))
 
 
 @contextmanager

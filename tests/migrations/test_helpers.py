@@ -1,0 +1,166 @@
+"""The helpers in other people's revisions: idempotent, also in scripts, under a plain env.py."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+
+import pytest
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+
+from alembics import psql
+from bed import Database
+from pipestate.migrations import (
+    Index,
+    KeyOf,
+    add_checks,
+    add_columns,
+    add_foreign_key,
+    archive_columns,
+    archive_table,
+    create_index,
+    create_table,
+    drop_archived_columns,
+    drop_columns,
+    drop_constraint,
+    drop_index,
+    drop_table,
+    lock_tables,
+    require_not_null,
+    restore_columns,
+    restore_table,
+    table_of,
+)
+
+
+@contextmanager
+def revision(database: Database, script: StringIO | None = None) -> Iterator[None]:
+    """What a revision sees, online or, with a buffer, offline."""
+    if script is not None:
+        context = MigrationContext.configure(
+            dialect_name="postgresql", opts={"as_sql": True, "output_buffer": script, "literal_binds": True}
+        )
+        with Operations.context(context), context.begin_transaction(_per_migration=True):
+            context.impl.emit_begin()
+            yield
+            context.impl.emit_commit()
+        return
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
+        with Operations.context(context), context.begin_transaction(_per_migration=True):
+            yield
+
+
+def change() -> None:
+    """An ordinary revision of an application with orders and customers."""
+    create_table(
+        table_of(
+            "notes",
+            sa.Column("id", sa.BigInteger, sa.Identity(), nullable=False),
+            sa.Column("customer_id", KeyOf("customers.id")),
+            sa.PrimaryKeyConstraint("id", name="pk_notes"),
+        ),
+        Index("idx_notes_customer", "notes", "customer_id"),
+    )
+    add_columns(table_of("orders", sa.Column("paid", sa.Boolean, server_default=sa.false(), nullable=False)))
+    require_not_null("orders", "id", {"amount": "0"})
+    add_checks("orders", {"ck_orders_amount": "amount >= 0"})
+    add_foreign_key("orders", "fk_orders_customer", "customer_id", "customers", on_delete="CASCADE")
+    create_index(Index("idx_orders_paid", "orders", "paid", where="paid = false"))
+    lock_tables("orders")
+
+
+def undo() -> None:
+    drop_index("idx_orders_paid")
+    drop_constraint("orders", "fk_orders_customer")
+    drop_constraint("orders", "ck_orders_amount")
+    drop_columns("orders", ["paid"])
+    drop_table("notes")
+
+
+@pytest.fixture
+def shop(pg: Database) -> Database:
+    pg.run(
+        "CREATE TABLE customers (id uuid PRIMARY KEY DEFAULT gen_random_uuid())",
+        "CREATE TABLE orders (id int PRIMARY KEY, amount int, customer_id uuid, note text DEFAULT 'n/a')",
+        "INSERT INTO orders SELECT n, CASE WHEN n % 2 = 0 THEN n END, NULL, 'note ' || n FROM generate_series(1, 5000) n",
+    )
+    return pg
+
+
+def shape(database: Database) -> list[tuple[object, ...]]:
+    return database.rows(
+        "SELECT conname, pg_get_constraintdef(oid), convalidated FROM pg_constraint "
+        "WHERE conrelid IN ('orders'::regclass, to_regclass('notes')) AND contype <> 'n' "
+        "UNION SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute "
+        "WHERE attrelid IN ('orders'::regclass, to_regclass('notes')) AND attnum > 0 AND NOT attisdropped "
+        "UNION SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid), indisvalid FROM pg_index "
+        "WHERE indrelid = 'orders'::regclass ORDER BY 1, 2"
+    )
+
+
+def test_a_change_can_be_made_twice_and_undone(shop: Database) -> None:
+    before = shape(shop)
+    with revision(shop):
+        change()
+    made = shape(shop)
+    assert shop.value("SELECT count(*) FROM orders WHERE amount = 0") == 2500
+    with revision(shop):
+        change()
+    assert shape(shop) == made, "the second time something was done"
+    assert (
+        shop.value(
+            "SELECT data_type FROM information_schema.columns WHERE table_name = 'notes' AND column_name = 'customer_id'"
+        )
+        == "uuid"
+    )
+    with revision(shop):
+        undo()
+    left = [row for row in shape(shop) if row not in before]
+    assert left == [("amount", "integer", True)], "NOT NULL stays, everything else is as it was"
+
+
+def test_a_script_makes_the_same_change(shop: Database, pg: Database) -> None:
+    script = StringIO()
+    with revision(shop, script):
+        change()
+    done = psql(shop, script.getvalue(), "-v", "ON_ERROR_STOP=1")
+    assert done.returncode == 0, done.stderr
+    by_script = shape(shop)
+    with revision(shop):
+        change()
+    assert shape(shop) == by_script, "online there was still something to do"
+
+
+def test_a_table_and_columns_go_and_come_back(shop: Database) -> None:
+    rows = shop.rows("SELECT id, amount, customer_id, note FROM orders ORDER BY id")
+    with revision(shop):
+        archive_columns("orders", "id", ["note"])
+        lock_tables("orders")
+        drop_archived_columns("orders", ["note"])
+    with revision(shop):
+        archive_table("orders")
+    assert shop.value("SELECT to_regclass('orders') IS NULL") is True
+    with revision(shop):
+        restore_table("orders")
+    with revision(shop):
+        restore_columns("orders", "id", ["note"], changed="a.id IS NULL", derived={"note": "'new'"})
+    assert shop.rows("SELECT id, amount, customer_id, note FROM orders ORDER BY id") == rows
+    shop.run("INSERT INTO orders (id) VALUES (9001)")
+    assert shop.value("SELECT note FROM orders WHERE id = 9001") == "n/a", "the default did not come back"
+
+
+def test_writes_while_columns_are_being_archived_are_kept(shop: Database) -> None:
+    with revision(shop):
+        archive_columns("orders", "id", ["note"])
+        shop.run(
+            "UPDATE orders SET note = 'late' WHERE id = 7",
+            "INSERT INTO orders (id, note) VALUES (9002, 'new')",
+        )
+        lock_tables("orders")
+        drop_archived_columns("orders", ["note"])
+    kept = shop.rows(
+        "SELECT id, note FROM pipestate_archive.orders_columns WHERE id IN (7, 8, 9002) ORDER BY id"
+    )
+    assert kept == [(7, "late"), (8, "note 8"), (9002, "new")]
