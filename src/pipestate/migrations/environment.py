@@ -246,11 +246,11 @@ def _sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
     level = driver.isolation_level
     driver.isolation_level = None
     foreign_keys = driver.execute("PRAGMA foreign_keys").fetchone()[0]
-    driver.execute("PRAGMA busy_timeout = 60000")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
     driver.execute("PRAGMA foreign_keys = OFF")
     if alone:
-        driver.execute("PRAGMA locking_mode = EXCLUSIVE")
-    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
+        locks.hold_sqlite_file(driver)
+    driver.execute("PRAGMA busy_timeout = 60000")
     event.listen(connection, "begin", _begin_immediate)
     try:
         with warnings.catch_warnings():
