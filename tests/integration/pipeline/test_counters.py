@@ -216,7 +216,7 @@ def test_unknown_stages_and_sites_are_errors_and_nothing_is_written(conn: Connec
         ):
             with pytest.raises(UnknownStage, match="use one of fetch, ocr"):
                 call()
-    for call in (
+    for attempt in (
         lambda: initialize_stage(conn, "no.gov", "ocr", 1),
         lambda: initialize_stage(conn, "no.gov", "ocr", 0, restart=True),
         lambda: increment_completed(conn, "no.gov", "ocr"),
@@ -229,7 +229,7 @@ def test_unknown_stages_and_sites_are_errors_and_nothing_is_written(conn: Connec
         lambda: advance_stage(conn, "no.gov", to="completed"),
     ):
         with pytest.raises(UnknownSite, match=r"no site 'no\.gov'"):
-            call()
+            attempt()
     assert everything(conn) == before
 
 
