@@ -6,7 +6,7 @@
   each in a transaction of its own on a pooled connection, with statements built at every call.
 - `two calls`: the same for a job that is not the last, which has nothing to claim. For information.
 
-Each job is one transaction, on one of 200 sites, on a server that waits for its disk unless --relaxed.
+Each job is one transaction, on one of 1,000 sites, on a server that waits for its disk unless --relaxed.
 Connections are processes. The ways take turns in short rounds; a rate is that of the median round.
 
     python benchmarks/counters.py --rounds 9
@@ -33,7 +33,7 @@ from pipestate.embedded import embedded_server
 from pipestate.pipeline import finish_job
 from pipestate.schema import sites
 
-SITES = 200
+SITES = 1000
 LEAST_OF_RAW, LEAST_OF_SEED = 0.85, 3.0
 RAW = (
     "UPDATE sites SET ocr_completed = ocr_completed + 1, updated_at = now() WHERE subdomain = %s"
@@ -107,7 +107,7 @@ def worker(url: URL, number: int, pipe: Pipe) -> None:
             partial(two_calls, engine),
         )
         finish = dict(zip(WAYS, ways, strict=True))
-        job = count(number * 25)
+        job = count(number * SITES // 8)
         while order := pipe.recv():
             way, jobs = order
             for _ in range(jobs):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from pipestate.pipeline.hot import fetch_one
 from pipestate.pipeline.stages import InvalidJobs, StageNotStarted, UnknownSite, UnknownStage
 from pipestate.pipeline.statements import (
     CLAIM,
@@ -54,7 +55,7 @@ def finish_job(
         parameters["error"] = error_text(error)
     if job_key is not None:
         return _finish_keyed(conn, sql, stage, parameters, job_key)
-    row = conn.exec_driver_sql(sql.finish[error is not None], parameters).first()
+    row = fetch_one(conn, sql.finish[error is not None], parameters)
     if row is None:
         return _finish_otherwise(conn, sql, stage, parameters)
     if row[3]:
@@ -133,7 +134,7 @@ def _finish_otherwise(conn: Connection, sql: StageSql, stage: str, parameters: d
     """A job of a site that is already claimed (one too many, or late), or that cannot be counted."""
     if conn.dialect.name == "postgresql":
         return _finish_locked(conn, sql.finish_locked, stage, parameters)
-    row = conn.exec_driver_sql(sql.finish_claimed["error" in parameters], parameters).first()
+    row = conn.exec_driver_sql(sql.finish_otherwise["error" in parameters], parameters).first()
     if row is None:
         return _look(conn, sql, stage, parameters["site"])
     return JobOutcome(row[0], row[1], row[2], False)

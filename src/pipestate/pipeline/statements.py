@@ -83,25 +83,31 @@ def increment(stage: str, what: str) -> str:
     return f"UPDATE sites SET {counted(stage, what)} WHERE subdomain = {{{{site}}}} AND {started(stage)}"
 
 
+def here(stage: str) -> str:
+    step = step_of(stage)
+    return f"current_stage = '{stage}'" if len(step) == 1 else f"current_stage IN ({names(step)})"
+
+
 def finish(stage: str, what: str) -> str:
-    """Count a job and claim the coordinator where nobody has yet.
+    """Count a job of the step that the site is in, and claim the coordinator where nobody has yet.
 
     The old flag is false because the WHERE says so, also after waiting for another writer of the row
     (PostgreSQL evaluates it again on the new version). So the new flag is "this statement claimed".
     """
+    peers = "".join(f" AND {done(peer)}" for peer in step_of(stage) if peer != stage)
     return (
-        f"UPDATE sites SET {counted(stage, what)}, coordinator_enqueued = ({step_done(stage, ' + 1')})"
-        f" WHERE subdomain = {{{{site}}}} AND NOT coordinator_enqueued AND {started(stage)}"
+        f"UPDATE sites SET {counted(stage, what)}, coordinator_enqueued = ({done(stage, ' + 1')}{peers})"
+        f" WHERE subdomain = {{{{site}}}} AND {here(stage)} AND NOT coordinator_enqueued AND {stage}_total > 0"
         f" RETURNING {counters(stage)}, coordinator_enqueued"
     )
 
 
-def finish_claimed(stage: str, what: str) -> str:
-    """Count a job of a site whose coordinator is already claimed. For SQLite, which has one writer."""
+def finish_otherwise(stage: str, what: str) -> str:
+    """SQLite, which has one writer: count a job of a site that is claimed, or that has moved on."""
     return (
         f"UPDATE sites SET {counted(stage, what)}"
-        f" WHERE subdomain = {{{{site}}}} AND coordinator_enqueued AND {started(stage)}"
-        f" RETURNING {counters(stage)}, false"
+        f" WHERE subdomain = {{{{site}}}} AND (coordinator_enqueued OR NOT {here(stage)}) AND {started(stage)}"
+        f" RETURNING {counters(stage)}"
     )
 
 
@@ -172,7 +178,7 @@ class StageSql:
 
     increment: tuple[str, str]
     finish: tuple[str, str]
-    finish_claimed: tuple[str, str]
+    finish_otherwise: tuple[str, str]
     finish_locked: tuple[str, str]
     finish_keyed: tuple[str, str]
     remember: str
@@ -185,7 +191,7 @@ def _stage_sql(write: Dialect, stage: str) -> StageSql:
     return StageSql(
         increment=(write(increment(stage, ways[0])), write(increment(stage, ways[1]))),
         finish=(write(finish(stage, ways[0])), write(finish(stage, ways[1]))),
-        finish_claimed=(write(finish_claimed(stage, ways[0])), write(finish_claimed(stage, ways[1]))),
+        finish_otherwise=(write(finish_otherwise(stage, ways[0])), write(finish_otherwise(stage, ways[1]))),
         finish_locked=(
             write(finish_locked(stage, ways[0], keyed=False)),
             write(finish_locked(stage, ways[1], keyed=False)),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.exc import InternalError, OperationalError
 
 from alembics import Chain
 from bed import Database, Postgres, Sqlite
@@ -482,3 +483,32 @@ def wait_for_locks(database: Database, number: int) -> None:
             return
         threading.Event().wait(0.02)
     raise AssertionError(f"{number} sessions never waited")
+
+
+def test_a_driver_error_is_sqlalchemys_and_a_lost_connection_leaves_the_pool(pg_sites: Database) -> None:
+    with pg_sites.begin() as conn:
+        initialize_stage(conn, SITE, "ocr", 1)
+    with pg_sites.engine.connect() as conn:
+        conn.exec_driver_sql("SET TRANSACTION READ ONLY")
+        with pytest.raises(InternalError, match="read-only"):
+            finish_job(conn, SITE, "ocr")
+    with pg_sites.engine.connect() as conn:
+        pid = conn.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        pg_sites.run(f"SELECT pg_terminate_backend({pid})")
+        with pytest.raises(OperationalError) as caught:
+            finish_job(conn, SITE, "ocr")
+        assert caught.value.connection_invalidated
+        conn.rollback()
+        assert finish_job(conn, SITE, "ocr").claimed
+
+
+def test_the_callers_transaction_begins_with_the_first_job(sites: Database) -> None:
+    with sites.begin() as conn:
+        initialize_stage(conn, SITE, "ocr", 2)
+    with sites.engine.connect() as conn:
+        finish_job(conn, SITE, "ocr")
+        assert conn.in_transaction()
+        conn.commit()
+        finish_job(conn, SITE, "ocr")
+    with sites.begin() as conn:
+        assert site(conn, "ocr_completed") == (1,)
