@@ -28,9 +28,7 @@ def _driver(conn: Connection) -> Any:
     return conn.dialect.loaded_dbapi
 
 
-def _as_sqlalchemy(
-    conn: Connection, cursor: Any, sql: str, parameters: dict[str, str], error: Any
-) -> BaseException:
+def _as_sqlalchemy(conn: Connection, cursor: Any, sql: str, parameters: dict[str, str], error: Any) -> Any:
     """What SQLAlchemy raises for this error; a connection that is lost is not given back to the pool."""
     lost = conn.dialect.is_disconnect(error, conn.connection.dbapi_connection, cursor)
     if lost:
