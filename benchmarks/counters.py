@@ -1,0 +1,187 @@
+"""How many jobs a second can be finished, beside the least that could be done and beside 001's way.
+
+- `raw`: psycopg2 alone, one UPDATE ... RETURNING and a commit; it counts and claims nothing.
+- `finish_job`: counts, and claims the coordinator; with `job_key` it also counts a redelivery once.
+- `three calls`: 001's increment_completed, should_trigger_coordinator and claim_coordinator_enqueue,
+  each in a transaction of its own on a pooled connection, with statements built at every call.
+- `two calls`: the same for a job that is not the last, which has nothing to claim. For information.
+
+Each job is one transaction, on one of 1,000 sites, on a server that waits for its disk unless --relaxed.
+Connections are processes. The ways take turns in short rounds, there and back, each on rows of
+its own; a ratio is the median of the ratios within a round.
+
+    python benchmarks/counters.py --rounds 30
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from multiprocessing.connection import Connection as Pipe
+from operator import truediv
+from typing import Any
+
+import psycopg2
+from sqlalchemy import URL, create_engine, select, update
+
+from _common import execute, plain, upgrade
+from pipestate.embedded import embedded_server
+from pipestate.pipeline import finish_job
+from pipestate.schema import sites
+
+SITES = 1000
+LEAST = {"raw": 0.85, "three calls": 3.0}
+RAW = (
+    "UPDATE sites SET ocr_completed = ocr_completed + 1, updated_at = now() WHERE subdomain = %s"
+    " RETURNING ocr_completed, ocr_failed, ocr_total"
+)
+
+Finish = Callable[[str, str], None]
+
+
+def raw(connection: Any, site: str, _key: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(RAW, (site,))
+        cursor.fetchone()
+    connection.commit()
+
+
+def ours(connection: Any, site: str, _key: str) -> None:
+    finish_job(connection, site, "ocr")
+    connection.commit()
+
+
+def ours_keyed(connection: Any, site: str, key: str) -> None:
+    finish_job(connection, site, "ocr", job_key=key)
+    connection.commit()
+
+
+def increment_completed(engine: Any, subdomain: str, stage: str) -> None:
+    with engine.begin() as conn:
+        column = getattr(sites.c, f"{stage}_completed")
+        values = {f"{stage}_completed": column + 1, "updated_at": datetime.now(UTC)}
+        conn.execute(update(sites).where(sites.c.subdomain == subdomain).values(**values))
+
+
+def should_trigger_coordinator(engine: Any, subdomain: str, stage: str) -> bool:
+    with engine.begin() as conn:
+        site = conn.execute(select(sites).where(sites.c.subdomain == subdomain)).fetchone()
+    done = getattr(site, f"{stage}_completed") + getattr(site, f"{stage}_failed")
+    return done == getattr(site, f"{stage}_total") and not site.coordinator_enqueued
+
+
+def claim_coordinator_enqueue(engine: Any, subdomain: str) -> bool:
+    free = (sites.c.subdomain == subdomain) & (sites.c.coordinator_enqueued == False)  # noqa: E712
+    with engine.begin() as conn:
+        values = {"coordinator_enqueued": True, "updated_at": datetime.now(UTC)}
+        return bool(conn.execute(update(sites).where(free).values(**values)).rowcount == 1)
+
+
+def three_calls(engine: Any, site: str, _key: str) -> None:
+    increment_completed(engine, site, "ocr")
+    should_trigger_coordinator(engine, site, "ocr")
+    claim_coordinator_enqueue(engine, site)
+
+
+def two_calls(engine: Any, site: str, _key: str) -> None:
+    increment_completed(engine, site, "ocr")
+    should_trigger_coordinator(engine, site, "ocr")
+
+
+WAYS = ("raw", "finish_job", "finish_job with job_key", "three calls", "two calls")
+
+
+def worker(url: URL, number: int, pipe: Pipe) -> None:
+    """Do as many jobs as the parent says, in the way that it says."""
+    engine = create_engine(url)
+    with closing(psycopg2.connect(plain(url))) as driver, engine.connect() as connection:
+        ways: tuple[Finish, ...] = (
+            partial(raw, driver),
+            partial(ours, connection),
+            partial(ours_keyed, connection),
+            partial(three_calls, engine),
+            partial(two_calls, engine),
+        )
+        finish = dict(zip(WAYS, ways, strict=True))
+        job = count(number * SITES // 8)
+        while order := pipe.recv():
+            way, jobs = order
+            for _ in range(jobs):
+                at = next(job)
+                finish[way](f"{way.split()[-1]}-{at % SITES}", f"{number}-{at}")
+            pipe.send(None)
+    engine.dispose()
+
+
+def rates(url: URL, connections: int, rounds: int, jobs: int) -> dict[str, list[float]]:
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for number in range(connections):
+        here, there = context.Pipe()
+        process = context.Process(target=worker, args=(url, number, there))
+        process.start()
+        pipes.append(here)
+        processes.append(process)
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    for turn in range(rounds + 1):
+        for way in WAYS if turn % 2 else reversed(WAYS):
+            took = together(pipes, way, max(1, jobs // connections))
+            if turn:  # the first round warms up
+                seconds[way].append(took)
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send(None)
+        process.join()
+    done = max(1, jobs // connections) * connections
+    return {way: [done / took for took in times] for way, times in seconds.items()}
+
+
+def together(pipes: list[Any], way: str, jobs: int) -> float:
+    start = time.perf_counter()
+    for pipe in pipes:
+        pipe.send((way, jobs))
+    for pipe in pipes:
+        pipe.recv()
+    return time.perf_counter() - start
+
+
+def report(connections: int, rate: dict[str, list[float]]) -> bool:
+    print(f"{connections} connection{'s' if connections > 1 else ''}")
+    ratio = {way: statistics.median(map(truediv, rate["finish_job"], theirs)) for way, theirs in rate.items()}
+    for way, theirs in rate.items():
+        least = LEAST.get(way)
+        verdict = "" if least is None else f" (at least {least}) {'ok' if ratio[way] >= least else 'MISSED'}"
+        print(
+            f"  {way:<26}{statistics.median(theirs):>8.0f} jobs/s   finish_job: {ratio[way]:.2f} x{verdict}"
+        )
+    return all(ratio[way] >= least for way, least in LEAST.items())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--jobs", type=int, default=80, help="jobs of one way in one round")
+    parser.add_argument("--relaxed", action="store_true", help="a server that does not wait for its disk")
+    options = parser.parse_args()
+    with embedded_server(durable=not options.relaxed) as url:
+        upgrade(url, "0005")
+        execute(
+            url,
+            "INSERT INTO sites (subdomain, current_stage, ocr_total)"
+            f" SELECT w || '-' || n, 'ocr', 100000000 FROM generate_series(0, {SITES - 1}) n,"
+            " unnest(ARRAY['raw', 'finish_job', 'job_key', 'calls']) w",
+            "VACUUM ANALYZE sites",
+        )
+        results = [report(n, rates(url, n, options.rounds, options.jobs)) for n in (1, 8)]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
