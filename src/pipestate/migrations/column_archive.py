@@ -216,10 +216,15 @@ def _hanging(table: str, what: str) -> str:
 
 
 def _addition(table: str, there: str) -> str:
-    """The columns, nullable at first; and the comment that the table had."""
+    """The columns, NULL at first, their defaults only for rows to come; and the comment that the table had.
+
+    A default inside ADD COLUMN would fill the old rows: with one like now() none of them could be told
+    from a row that somebody has written since.
+    """
     return f"""  IF NOT ({there}) THEN RETURN; END IF;
-  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s%s', c ->> 'name', c ->> 'type',
-      coalesce(' DEFAULT ' || (c ->> 'default'), '')), ', ' ORDER BY n), min(definition ->> 'comment')
+  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n)
+    || coalesce(', ' || string_agg(format('ALTER COLUMN %I SET DEFAULT %s', c ->> 'name', c ->> 'default'), ', ')
+                FILTER (WHERE c ->> 'default' IS NOT NULL), ''), min(definition ->> 'comment')
   INTO todo, old_comment
   FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS x (c, n)
   WHERE kind = 'columns' AND name = {sql.literal(table)};
@@ -228,13 +233,13 @@ def _addition(table: str, there: str) -> str:
 
 
 def _return(table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]) -> str:
-    """An UPDATE of those rows in which every column is still what ADD COLUMN made it."""
+    """An UPDATE of those rows in which every column is still empty, or what its default made it."""
     copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
     known = f"(SELECT attname FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))})"
     only = f" AND attname IN {known}"
     assignments = _names(table, columns, "%1$I = v.%1$I", ", ", only)
     untouched = (
-        f"(SELECT string_agg(format('%s.%I IS NOT DISTINCT FROM %s', {sql.literal(target)}, attname, "
+        f"(SELECT string_agg(format('(%1$s.%2$I IS NULL OR %1$s.%2$I = %3$s)', {sql.literal(target)}, attname, "
         f"coalesce(pg_get_expr(adbin, adrelid), 'NULL')), ' AND ') "
         f"FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
         f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}){only})"
