@@ -1,7 +1,17 @@
 """Adopted databases that are not as the documents have them: there and back without a loss."""
 
-from alembics import Chain
+import pytest
+from alembic import command
+
+from alembics import ROOT, Chain, config_for
 from bed import Database
+from pipestate import shelf
+from pipestate.db import reader
+from pipestate.gate import GateClosed
+from pipestate.migrations import MigrationError
+from pipestate.migrations.revisions import revisions_at
+from pipestate.verify.run import verify
+from pipestate.verify.select import Revisions
 
 SITES = """CREATE TABLE sites (subdomain varchar PRIMARY KEY, name varchar, status varchar,
     extraction_status varchar DEFAULT 'pending', last_updated varchar, last_deployed varchar, last_extracted varchar)"""
@@ -33,3 +43,48 @@ def test_a_legacy_default_that_changes_with_time_does_not_keep_values_from_comin
     assert database.rows(VALUES) == before
     database.run("INSERT INTO sites (subdomain) VALUES ('c')")
     assert database.value("SELECT count(*) FROM sites WHERE subdomain = 'c' AND last_updated > '2026'") == 1
+
+
+def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Database) -> None:
+    pg.run(
+        "DROP ROLE IF EXISTS hidden_owner",
+        "CREATE ROLE hidden_owner LOGIN SUPERUSER",
+        f"ALTER DATABASE {pg.url.database} OWNER TO hidden_owner",
+    )
+    owned = Database(pg.url.set(username="hidden_owner"))
+    owned.run(SITES, SITE_PROGRESS, *ROWS)
+    chain = Chain(owned)
+    chain.upgrade("0005")
+    pg.run(
+        "ALTER ROLE hidden_owner NOSUPERUSER",
+        "ALTER TABLE sites ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE sites FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY tenants ON sites USING (name = current_setting('app.tenant', true))",
+    )
+    try:
+        with pytest.raises(MigrationError, match="row-level security"):
+            chain.contract()
+        assert pg.value("SELECT count(status) FROM sites") == 2
+        (report,) = [
+            verify(owned.url, [(book, phase)], resolve_all(pg))
+            for book in shelf.find(["sites-consolidation"], ROOT / "alembic.ini")
+            for phase in book.phases
+            if phase.name == "readiness"
+        ]
+        outcomes = {v.check_id: str(v.outcome) for _, p in report.phases() for v in p.checks}
+        assert outcomes["stuck-sites"] == "errored"
+    finally:
+        pg.run(f"ALTER DATABASE {pg.url.database} OWNER TO CURRENT_USER", "REASSIGN OWNED BY hidden_owner TO CURRENT_USER", "DROP ROLE hidden_owner")
+
+
+def resolve_all(database: Database) -> Revisions:
+    with reader(database.url) as connection:
+        return revisions_at(connection, ROOT / "alembic.ini")
+
+
+def test_the_search_path_of_the_url_holds_for_pipestate_too(pg: Database) -> None:
+    pg.run("CREATE SCHEMA app", "CREATE TABLE app.here (n int)")
+    url = pg.url.update_query_dict({"options": "-csearch_path=app"})
+    with reader(url) as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM here").scalar() == 0
+        assert connection.exec_driver_sql("SHOW TimeZone").scalar() == "UTC"

@@ -32,6 +32,8 @@ SESSION = {
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": locks.SESSION_LOCK_TIMEOUT,
     "default_transaction_read_only": "off",
+    # Rows that a policy hides would count as absent: rather an error than an empty copy.
+    "row_security": "off",
     # One core is enough for a migration: the others belong to those who write meanwhile.
     "max_parallel_workers_per_gather": "0",
     "max_parallel_maintenance_workers": "0",
