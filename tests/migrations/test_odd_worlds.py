@@ -88,3 +88,27 @@ def test_the_search_path_of_the_url_holds_for_pipestate_too(pg: Database) -> Non
     with reader(url) as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM here").scalar() == 0
         assert connection.exec_driver_sql("SHOW TimeZone").scalar() == "UTC"
+
+
+@pytest.mark.parametrize("what", ["closed", "current", "done"])
+def test_a_lent_connection_comes_back_as_it_was(pg: Database, what: str) -> None:
+    pg.run(SITES, SITE_PROGRESS, *ROWS)
+    Chain(pg).upgrade("0005")
+    names = ("statement_timeout", "TimeZone", "lock_timeout", "row_security", "client_connection_check_interval")
+    with pg.engine.connect() as connection:
+        connection.exec_driver_sql("SET statement_timeout = '7s'; SET TimeZone = 'Europe/Paris'")
+        connection.commit()
+        before = [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names]
+        connection.rollback()
+        config = config_for(pg.text)
+        config.attributes["connection"] = connection
+        if what == "closed":
+            with pytest.raises(GateClosed):
+                command.upgrade(config, "head")
+        elif what == "current":
+            command.current(config)
+        else:
+            command.upgrade(config, "0005")
+        assert [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names] == before
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        assert connection.exec_driver_sql(held).scalar() == 0
