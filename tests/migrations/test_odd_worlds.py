@@ -112,3 +112,13 @@ def test_a_lent_connection_comes_back_as_it_was(pg: Database, what: str) -> None
         assert [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names] == before
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
         assert connection.exec_driver_sql(held).scalar() == 0
+
+
+def test_a_schema_whose_name_needs_quotes(pg: Database) -> None:
+    pg.run('CREATE SCHEMA "My App"', f'ALTER DATABASE {pg.url.database} SET search_path = "My App"')
+    pg.run(SITES, SITE_PROGRESS, *ROWS)
+    before = pg.rows(VALUES), pg.rows(PROGRESS)
+    chain = Chain(pg)
+    chain.contract()
+    chain.downgrade("0005")
+    assert (pg.rows(VALUES), pg.rows(PROGRESS)) == before

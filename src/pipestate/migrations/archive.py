@@ -45,7 +45,7 @@ def archive_table(table: str, *, when: str = "true") -> None:
     lock_tables(table, when=wanted, also=parents(table))
     keys = f"FROM pg_constraint WHERE conrelid = {sql.regclass(table)} AND contype = 'f'"
     record = f"""INSERT INTO {MANIFEST} (kind, name, origin, definition)
-SELECT 'table', relname, relnamespace::regnamespace::text, jsonb_build_object(
+SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
   'ours', {objects.is_ours("table", table)},
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) {keys}), '{{}}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) {keys}), '[]'))

@@ -185,7 +185,7 @@ def _removal(table: str, columns: Sequence[str]) -> str:
     return f"""  todo := {_names(table, columns, "DROP COLUMN %1$I", ", ")};
   IF todo IS NULL THEN RETURN; END IF;
   INSERT INTO {archive.MANIFEST} (kind, name, origin, definition)
-  SELECT 'columns', relname, relnamespace::regnamespace::text, jsonb_build_object(
+  SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
     'comment', obj_description(c.oid, 'pg_class'),
     'columns', (SELECT jsonb_agg(jsonb_build_object(
         'name', attname, 'type', format_type(atttypid, atttypmod), 'not_null', attnotnull,
