@@ -122,3 +122,16 @@ def test_a_schema_whose_name_needs_quotes(pg: Database) -> None:
     chain.contract()
     chain.downgrade("0005")
     assert (pg.rows(VALUES), pg.rows(PROGRESS)) == before
+
+
+def test_job_results_whose_id_is_a_uuid_get_their_keys(pg: Database) -> None:
+    pg.run(
+        "CREATE TABLE jobs (id uuid PRIMARY KEY, status text, created_at timestamptz)",
+        "CREATE TABLE job_results (id uuid PRIMARY KEY, job_id uuid NOT NULL, directory_name text, "
+        "status text, created_at timestamptz)",
+        "INSERT INTO jobs VALUES (gen_random_uuid(), 'done', now())",
+        "INSERT INTO job_results SELECT gen_random_uuid(), id, 'd', 'failed', now() "
+        "FROM jobs, generate_series(1, 5000)",
+    )
+    Chain(pg).upgrade("0005")
+    assert pg.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 5000

@@ -23,11 +23,15 @@ def update_in_batches(
     """
     target, column = sql.name(table), sql.name(key)
     work = statement if computed else sql.dollar(statement, "work")
-    pick = f"SELECT max(k) FROM (SELECT {column} AS k FROM {target} %s ORDER BY {column} LIMIT {size}) b"
+    # Not max(k): there is none for uuid.
+    pick = (
+        f"SELECT k FROM (SELECT {column} AS k FROM {target} %s ORDER BY {column} LIMIT {size}) b "
+        "ORDER BY k DESC LIMIT 1"
+    )
     sql.do(
         f"""  IF NOT ({condition}) THEN RETURN; END IF;
   work := ({work});
-  EXECUTE {sql.literal(pick % "")} INTO upto;
+  EXECUTE {sql.literal(pick % f"WHERE {column} IS NOT NULL")} INTO upto;
   LOOP
     EXIT WHEN upto IS NULL;
     EXECUTE replace(replace(work, '{{range}}', {_range(target, column)}), '{{range s}}', {_range("s", column)})
