@@ -135,3 +135,16 @@ def test_job_results_whose_id_is_a_uuid_get_their_keys(pg: Database) -> None:
     )
     Chain(pg).upgrade("0005")
     assert pg.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 5000
+
+
+def test_an_index_that_could_not_be_rebuilt_is_not_left_invalid(pg: Database) -> None:
+    pg.run(SITES, SITE_PROGRESS, *ROWS, "CREATE UNIQUE INDEX app_unique ON sites (last_updated)")
+    chain = Chain(pg)
+    chain.contract()
+    pg.run("UPDATE sites SET updated_at = '2050-01-01', current_stage = 'deploy'")
+    for _ in range(2):
+        with pytest.raises(MigrationError, match="app_unique"):
+            chain.downgrade("0006")
+    pg.run("UPDATE sites SET last_updated = 'another' WHERE subdomain = 'b'")
+    chain.downgrade("0006")
+    assert pg.value("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app_unique'::regclass") is True

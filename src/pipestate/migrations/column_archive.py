@@ -84,9 +84,19 @@ def restore_columns(
         update_in_batches(
             table, key, _return(table, key, columns, changed, derived), condition=there, computed=True
         )
+        # What an interrupted build left has the right name, and would be taken for the index.
+        sql.execute_each(
+            f"SELECT 'DROP INDEX CONCURRENTLY ' || key FROM jsonb_each_text({_hanging(table, 'indexes')}) "
+            "WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(key) AND NOT indisvalid) "
+            f"AND {there}"
+        )
         sql.execute_each(
             "SELECT regexp_replace(value, '^CREATE (UNIQUE )?INDEX ', 'CREATE \\1INDEX CONCURRENTLY ') "
             f"FROM jsonb_each_text({_hanging(table, 'indexes')}) WHERE to_regclass(key) IS NULL AND {there}"
+        )
+        sql.break_off_unless(
+            f"NOT ({there}) OR NOT EXISTS (SELECT FROM jsonb_object_keys({_hanging(table, 'indexes')}) AS k "
+            "LEFT JOIN pg_index ON indexrelid = to_regclass(k) WHERE indisvalid IS NOT TRUE)"
         )
     lock_tables(table, when=there)
     sql.do(_completion(table, there), "  rule record;")
