@@ -148,3 +148,50 @@ def test_an_index_that_could_not_be_rebuilt_is_not_left_invalid(pg: Database) ->
     pg.run("UPDATE sites SET last_updated = 'another' WHERE subdomain = 'b'")
     chain.downgrade("0006")
     assert pg.value("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app_unique'::regclass") is True
+
+
+def test_types_of_the_applications_own_do_not_stand_in_the_way_back(pg: Database) -> None:
+    pg.run(
+        "CREATE TYPE status AS ENUM ('deployed', 'needs_ocr', 'needs_deploy')",
+        "CREATE TYPE stage AS ENUM ('completed', 'ocr', 'deploy')",
+        SITES.replace("status varchar,", "status status,", 1).replace(
+            "last_deployed varchar", "last_deployed timestamptz"
+        ),
+        SITE_PROGRESS.replace("current_stage varchar", "current_stage stage"),
+        *ROWS,
+    )
+    chain = Chain(pg)
+    chain.upgrade("0005")
+    chain.upgrade("head", "force=last_deployed is no text here")
+    pg.run(
+        "UPDATE sites SET current_stage = 'deploy', deploy_total = 5, updated_at = now() WHERE subdomain = 'b'",
+        "INSERT INTO sites (subdomain, current_stage, updated_at) VALUES ('c', 'extraction', now())",
+    )
+    chain.downgrade("0005")
+    assert pg.rows("SELECT subdomain, status::text FROM sites ORDER BY 1") == [
+        ("a", "deployed"),
+        ("b", "needs_deploy"),
+        ("c", None),
+    ]
+    assert pg.value("SELECT last_deployed = '2025-01-02' FROM sites WHERE subdomain = 'a'") is True
+    assert pg.rows(PROGRESS) == [("a", "completed", 1, 1), ("b", "deploy", 5, 0), ("c", None, 0, 0)]
+
+
+def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_back(database: Database) -> None:
+    database.run(
+        SITES,
+        SITE_PROGRESS.replace("updated_at timestamp)", "updated_at timestamp, worker varchar NOT NULL)"),
+        ROWS[0],
+        "INSERT INTO site_progress VALUES ('a', 'completed', 1, 1, NULL, NULL, 'w1'), ('b', 'ocr', 7, 3, NULL, NULL, 'w2')",
+    )
+    chain = Chain(database)
+    chain.contract()
+    database.run(
+        "UPDATE sites SET current_stage = 'deploy', deploy_total = 5, updated_at = '2050-01-01 00:00:00' WHERE subdomain = 'b'",
+        "INSERT INTO sites (subdomain, current_stage) VALUES ('c', 'ocr')",
+    )
+    chain.downgrade("0005")
+    assert database.rows("SELECT subdomain, current_stage, stage_total, worker FROM site_progress ORDER BY 1") == [
+        ("a", "completed", 1, "w1"),
+        ("b", "deploy", 5, "w2"),
+    ]

@@ -243,7 +243,10 @@ def _addition(table: str, there: str) -> str:
 
 
 def _return(table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]) -> str:
-    """An UPDATE of those rows in which every column is still empty, or what its default made it."""
+    """An UPDATE of those rows in which every column is still empty, or what its default made it.
+
+    `derived` sees the archived values as text (`a`), whatever their type; the result takes that type.
+    """
     copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
     known = f"(SELECT attname FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))})"
     only = f" AND attname IN {known}"
@@ -254,18 +257,18 @@ def _return(table: str, key: str, columns: Sequence[str], changed: str, derived:
         f"FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
         f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}){only})"
     )
-    cases = ", ".join(
-        f"({sql.literal(name)}, {sql.literal(f'CASE WHEN {changed} THEN {expression} ELSE a.{sql.name(name)} END')})"
-        for name, expression in derived.items()
-    )
+    expressions = ", ".join(f"({sql.literal(n)}, {sql.literal(expression)})" for n, expression in derived.items())
     values = (
-        f"(SELECT string_agg(expression || ' AS ' || quote_ident(name), ', ') "
-        f"FROM (VALUES {cases}) AS x (name, expression) WHERE name IN {known})"
+        f"(SELECT string_agg(format('CASE WHEN %s THEN coalesce(%s, o.%I) ELSE o.%I END AS %I', "
+        f"{sql.literal(changed)}, {sql.as_type_of('attribute', 'x.expression')}, name, name, name), ', ') "
+        f"FROM (VALUES {expressions}) AS x (name, expression) JOIN pg_attribute attribute "
+        f"ON attrelid = {sql.regclass(_copy_name(table))} AND attname = x.name)"
     )
+    as_text = f"(SELECT string_agg(format('o.%1$I::text AS %1$I', attname), ', ') FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))} AND attnum > 0)"
     return (
         f"SELECT format('UPDATE {target} SET %s FROM (SELECT s.{column} AS k, %s FROM {target} s "
-        f"LEFT JOIN {copy} a USING ({column}) WHERE {{range s}}) v WHERE v.k = {target}.{column} AND {{range}} AND %s', "
-        f"{assignments}, {values}, {untouched})"
+        f"LEFT JOIN {copy} o USING ({column}) CROSS JOIN LATERAL (SELECT %s) a WHERE {{range s}}) v "
+        f"WHERE v.k = {target}.{column} AND {{range}} AND %s', {assignments}, {values}, {as_text}, {untouched})"
     )
 
 

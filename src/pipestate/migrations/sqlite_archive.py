@@ -114,6 +114,14 @@ def is_archived(table: str) -> bool:
     return sqlite.has_table(PREFIX + table)
 
 
+def needs_more(table: str, columns: Sequence[str]) -> bool:
+    """Has it other columns that must be given a value?"""
+    rows = op.get_bind().exec_driver_sql(
+        'SELECT name FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL', (table,)
+    )
+    return any(row.name not in columns for row in rows)
+
+
 def is_known(kind: str, name: str) -> bool:
     """Is it in the archive, or noted as absent?"""
     definition = _definition(kind, name) if sqlite.has_table(MANIFEST) else {}
