@@ -195,3 +195,22 @@ def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_bac
         ("a", "completed", 1, "w1"),
         ("b", "deploy", 5, "w2"),
     ]
+
+
+def test_a_contract_that_is_given_up_leaves_no_triggers_behind(
+    pg: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pg.run(SITES, SITE_PROGRESS, *ROWS)
+    chain = Chain(pg)
+    chain.contract("0006")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipestate.migrations.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
+        with pytest.raises(MigrationError, match="killed"):
+            chain.upgrade("head")
+    assert pg.value("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pipestate%'") == 2
+    before = pg.rows(VALUES)
+    chain.downgrade("0005")
+    assert pg.value("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pipestate%'") == 0
+    assert pg.value("SELECT to_regclass('pipestate_archive.sites_columns') IS NULL") is True
+    assert pg.rows(VALUES) == before
+    chain.upgrade("head")

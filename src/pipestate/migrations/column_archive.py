@@ -64,6 +64,25 @@ def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
     sql.do(_removal(table, columns), "  todo text;")
 
 
+def abandon_archived_columns(table: str) -> None:
+    """Take back what an archiving that never came to its end has left: the triggers and the copy."""
+    if sql.is_sqlite():
+        return
+    target, keep = sql.name(table), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
+    begun = (
+        f"EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {sql.regclass(table)} "
+        "AND tgname = 'pipestate_keep_inserted')"
+    )
+    lock_tables(table, when=begun)
+    sql.do_when(
+        begun,
+        f"DROP TRIGGER IF EXISTS pipestate_keep_inserted ON {target}",
+        f"DROP TRIGGER IF EXISTS pipestate_keep_updated ON {target}",
+        f"DROP FUNCTION IF EXISTS {keep}()",
+        f"DROP TABLE IF EXISTS {sql.name(_copy_name(table))}",
+    )
+
+
 def restore_columns(
     table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
 ) -> None:
