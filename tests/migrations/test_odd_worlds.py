@@ -214,3 +214,31 @@ def test_a_contract_that_is_given_up_leaves_no_triggers_behind(
     assert pg.value("SELECT to_regclass('pipestate_archive.sites_columns') IS NULL") is True
     assert pg.rows(VALUES) == before
     chain.upgrade("head")
+
+
+def test_forced_back_after_a_purge_the_columns_are_derived(database: Database) -> None:
+    database.run(SITES, SITE_PROGRESS, *ROWS)
+    chain = Chain(database)
+    chain.contract()
+    database.run("UPDATE sites SET current_stage = 'deploy' WHERE subdomain = 'b'")
+    dot = "_" if database.is_sqlite else "."
+    database.run(
+        f"DROP TABLE pipestate_archive{dot}site_progress", f"DROP TABLE pipestate_archive{dot}sites_columns"
+    )
+    with pytest.raises(MigrationError, match="the archive of the legacy columns of sites is gone"):
+        chain.downgrade("0005")
+    chain.downgrade("0005", "force=there is no other way")
+    assert database.rows("SELECT subdomain, status, extraction_status FROM sites ORDER BY 1") == [
+        ("a", None, "pending"),
+        ("b", "needs_deploy", "pending"),
+    ]
+    assert database.rows(PROGRESS) == []
+
+
+def test_forced_back_where_the_whole_archive_is_gone(pg: Database) -> None:
+    pg.run(SITES, SITE_PROGRESS, *ROWS)
+    chain = Chain(pg)
+    chain.contract("0006")
+    pg.run("DROP SCHEMA pipestate_archive CASCADE")
+    chain.downgrade("0005", "force=it was dropped by hand")
+    assert pg.rows(PROGRESS) == []

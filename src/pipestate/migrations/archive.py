@@ -224,8 +224,11 @@ def require_archived(kind: str, name: str) -> None:
 
 def forget_archived(kind: str, name: str) -> None:
     """The last word of a downgrade, in the transaction of the new version: it is not archived any more."""
-    manifest = sqlite_archive.MANIFEST if sql.is_sqlite() else MANIFEST
-    sql.emit(f"DELETE FROM {manifest} WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}")
+    entry = f"WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}"
+    if not sql.is_sqlite():
+        sql.do_when(f"{sql.regclass(MANIFEST)} IS NOT NULL", f"DELETE FROM {MANIFEST} {entry}")
+    elif sql.is_offline() or sqlite_archive.has_manifest():
+        sql.emit(f"DELETE FROM {sqlite_archive.MANIFEST} {entry}")
 
 
 def parents(table: str) -> str:

@@ -83,6 +83,27 @@ def abandon_archived_columns(table: str) -> None:
     )
 
 
+def empty_copy(table: str, key: str) -> None:
+    """In place of a copy that was purged: then every row counts as changed, and its values are derived."""
+    if sql.is_sqlite():
+        if not sql.is_offline():
+            sqlite_archive.empty_copy(table, key)
+        return
+    copy, column = sql.name(_copy_name(table)), sql.name(key)
+    sql.do(
+        f"""  IF {sql.regclass(archive.MANIFEST)} IS NULL OR {sql.regclass(_copy_name(table))} IS NOT NULL THEN
+    RETURN;
+  END IF;
+  SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ') INTO todo
+  FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') AS x (c)
+  WHERE kind = 'columns' AND name = {sql.literal(table)};
+  IF todo IS NULL THEN RETURN; END IF;
+  CREATE TABLE {copy} AS SELECT {column} FROM {sql.name(table)} WITH NO DATA;
+  EXECUTE {sql.literal(f"ALTER TABLE {copy} ")} || todo;""",
+        "  todo text;",
+    )
+
+
 def restore_columns(
     table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
 ) -> None:

@@ -110,6 +110,19 @@ def restore_columns(table: str, key: str, *, changed: str, derived: Mapping[str,
     sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = 'columns' AND name = {sql.literal(table)}")
 
 
+def empty_copy(table: str, key: str) -> None:
+    """In place of a copy that was purged: nothing archived, everything derived."""
+    definition = _definition("columns", table) if has_manifest() else {}
+    copy = f"{PREFIX}{table}_columns"
+    if definition.get("columns") and not sqlite.has_table(copy):
+        names = ", ".join(sql.name(name) for name in (key, *(c["name"] for c in definition["columns"])))
+        sql.emit(f"CREATE TABLE {sql.name(copy)} ({names})")
+
+
+def has_manifest() -> bool:
+    return sqlite.has_table(MANIFEST)
+
+
 def is_archived(table: str) -> bool:
     return sqlite.has_table(PREFIX + table)
 
