@@ -242,3 +242,19 @@ def test_forced_back_where_the_whole_archive_is_gone(pg: Database) -> None:
     pg.run("DROP SCHEMA pipestate_archive CASCADE")
     chain.downgrade("0005", "force=it was dropped by hand")
     assert pg.rows(PROGRESS) == []
+
+
+def test_a_trigger_that_sets_updated_at_does_not_make_every_site_look_changed(pg: Database) -> None:
+    pg.run(SITES, SITE_PROGRESS, *ROWS)
+    chain = Chain(pg)
+    chain.upgrade("0005")
+    pg.run(
+        "UPDATE sites SET current_stage = 'completed', updated_at = '2025-02-01'",
+        "CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.updated_at = now(); RETURN NEW; END'",
+        "CREATE TRIGGER touch BEFORE UPDATE ON sites FOR EACH ROW EXECUTE FUNCTION touch()",
+    )
+    before = pg.rows(VALUES), pg.rows("SELECT * FROM site_progress ORDER BY 1")
+    chain.contract()
+    chain.downgrade("0005")
+    assert (pg.rows(VALUES), pg.rows("SELECT * FROM site_progress ORDER BY 1")) == before
+    assert pg.value("SELECT count(*) FROM sites WHERE updated_at = '2025-02-01'") == 2

@@ -122,7 +122,12 @@ def restore_columns(
     sql.do(_addition(table, there), "  todo text;\n  old_comment text;")
     with sql.autocommit():
         update_in_batches(
-            table, key, _return(table, key, columns, changed, derived), condition=there, computed=True
+            table,
+            key,
+            _return(table, key, columns, changed, derived),
+            condition=there,
+            computed=True,
+            quiet=True,
         )
         # What an interrupted build left has the right name, and would be taken for the index.
         sql.execute_each(
