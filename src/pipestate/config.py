@@ -47,6 +47,8 @@ def parse_url(text: str, *, source: str = "the database URL") -> URL:
     """
     try:
         url = make_url(text.strip())
+        if "@" in (url.host or ""):
+            raise ValueError("the end of a password that holds an @")
     except (ArgumentError, ValueError) as error:
         raise ConfigError(
             f"{source} is not a database URL; it looks like postgresql://user:password@host:5432/name "

@@ -3,7 +3,7 @@
 import pytest
 from alembic import command
 
-from alembics import ROOT, Chain, config_for
+from alembics import ROOT, Chain, config_for, run_alembic
 from bed import Database
 from pipestate import shelf
 from pipestate.db import reader
@@ -258,3 +258,12 @@ def test_a_trigger_that_sets_updated_at_does_not_make_every_site_look_changed(pg
     chain.downgrade("0005")
     assert (pg.rows(VALUES), pg.rows("SELECT * FROM site_progress ORDER BY 1")) == before
     assert pg.value("SELECT count(*) FROM sites WHERE updated_at = '2025-02-01'") == 2
+
+
+@pytest.mark.parametrize(
+    "given", ["postgresql://app:s3cret@db/civic?sslmode=require", "url=postgresql://app:pa@s3cret@localhost:1/db"]
+)
+def test_a_password_in_a_mistyped_option_is_not_repeated(given: str) -> None:
+    done = run_alembic("-x", given, "upgrade", "head")
+    assert done.returncode != 0
+    assert "s3cret" not in done.stdout + done.stderr

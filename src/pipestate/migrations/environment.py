@@ -56,7 +56,9 @@ def _options(context: EnvironmentContext) -> dict[str, str]:
     for name, value in options.items():
         if name not in X_OPTIONS:
             known = ", ".join(f"-x {key}=... ({what})" for key, what in X_OPTIONS.items())
-            raise MigrationError(f"unknown option -x {name}; there are {known}")
+            # A URL without `url=` in front must not be repeated: it may hold a password.
+            what = f"unknown option -x {name}" if name.replace("-", "").isalnum() else "-x takes name=value"
+            raise MigrationError(f"{what}; there are {known}")
         if not value.strip():
             raise MigrationError(f"-x {name}= is empty: it takes {X_OPTIONS[name]}")
     return options
