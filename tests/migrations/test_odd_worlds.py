@@ -267,3 +267,32 @@ def test_a_password_in_a_mistyped_option_is_not_repeated(given: str) -> None:
     done = run_alembic("-x", given, "upgrade", "head")
     assert done.returncode != 0
     assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_what_a_legacy_column_had_besides_values_comes_back(pg: Database) -> None:
+    pg.run(
+        SITES.replace("status varchar,", 'status varchar COLLATE "C",', 1),
+        SITE_PROGRESS,
+        *ROWS,
+        "GRANT SELECT (status), UPDATE (last_updated) ON sites TO PUBLIC",
+    )
+    query = (
+        "SELECT attname::text, attcollation::regcollation::text, attacl::text FROM pg_attribute "
+        "WHERE attrelid = 'sites'::regclass AND attname IN ('status', 'last_updated') ORDER BY 1"
+    )
+    before = pg.rows(query)
+    chain = Chain(pg)
+    chain.contract()
+    chain.downgrade("0005")
+    assert pg.rows(query) == before
+
+
+def test_a_computed_legacy_column_is_refused_before_anything_is_dropped(pg: Database) -> None:
+    pg.run(
+        SITES.replace("last_extracted varchar", "last_extracted varchar GENERATED ALWAYS AS (name) STORED"),
+        SITE_PROGRESS,
+        *ROWS,
+    )
+    with pytest.raises(MigrationError, match="computes last_extracted from other columns"):
+        Chain(pg).contract()
+    assert pg.value("SELECT count(status) FROM sites") == 2

@@ -25,6 +25,16 @@ def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
         return
     there = _any_column(table, columns)
     archive.refuse_dependents(table, there, columns=columns)
+    generated = (
+        f"(SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname IN ({sql.literals(columns)}) AND NOT attisdropped AND attgenerated <> '')"
+    )
+    sql.refuse_when(
+        f"{generated} IS NOT NULL",
+        f"{table} computes {{generated}} from other columns, which cannot be archived as values: drop that column, "
+        "or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again",
+        generated=generated,
+    )
     archive.create_archive(there)
     lock_tables(table, mode="SHARE ROW EXCLUSIVE", when=there)
     sql.do(_creation(table, key, columns), "  names text;\n  fresh text;\n  changed text;\n  known text;")
@@ -243,9 +253,16 @@ def _removal(table: str, columns: Sequence[str]) -> str:
   SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
     'comment', obj_description(c.oid, 'pg_class'),
     'columns', (SELECT jsonb_agg(jsonb_build_object(
-        'name', attname, 'type', format_type(atttypid, atttypmod), 'not_null', attnotnull,
+        'name', attname, 'not_null', attnotnull,
+        'type', format_type(atttypid, atttypmod) || CASE WHEN attcollation <> (
+            SELECT typcollation FROM pg_type t WHERE t.oid = atttypid)
+          THEN ' COLLATE ' || attcollation::regcollation ELSE '' END,
         'default', pg_get_expr(adbin, adrelid), 'comment', col_description(attrelid, attnum)) ORDER BY attnum)
       FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE {these}),
+    'grants', coalesce((SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, c.oid::regclass,
+        CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+      FROM pg_attribute, aclexplode(attacl) WHERE {these}), '[]'),
     'constraints', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint
       WHERE conrelid = c.oid AND contype <> 'n' AND conkey && {numbers}), '{{}}'),
     'indexes', coalesce((SELECT jsonb_object_agg(indexrelid::regclass::text, pg_get_indexdef(indexrelid))
@@ -341,6 +358,13 @@ def _completion(table: str, there: str) -> str:
     IF rule.comment IS NOT NULL THEN
       EXECUTE format({sql.literal(f"COMMENT ON COLUMN {target}.%I IS %L")}, rule.name, rule.comment);
     END IF;
+  END LOOP;
+  FOR rule IN SELECT value FROM jsonb_array_elements_text({_hanging(table, "grants")}) LOOP
+    BEGIN
+      EXECUTE rule.value;
+    EXCEPTION WHEN undefined_object THEN
+      RAISE WARNING 'not granted again, the role is gone: %', rule.value;
+    END;
   END LOOP;
   DROP TABLE {sql.name(_copy_name(table))};
   DELETE {_entry(table)};"""
