@@ -25,8 +25,12 @@ ROWS = (
     "INSERT INTO site_progress (subdomain, current_stage, stage_total, stage_completed, started_at, updated_at) "
     "VALUES ('a', 'completed', 1, 1, '2025-01-01', '2025-01-01'), ('b', 'ocr', 7, 3, '2025-01-01', '2025-01-01')",
 )
-VALUES = "SELECT subdomain, status, extraction_status, last_updated, last_deployed FROM sites ORDER BY subdomain"
-PROGRESS = "SELECT subdomain, current_stage, stage_total, stage_completed FROM site_progress ORDER BY subdomain"
+VALUES = (
+    "SELECT subdomain, status, extraction_status, last_updated, last_deployed FROM sites ORDER BY subdomain"
+)
+PROGRESS = (
+    "SELECT subdomain, current_stage, stage_total, stage_completed FROM site_progress ORDER BY subdomain"
+)
 
 
 def test_a_legacy_default_that_changes_with_time_does_not_keep_values_from_coming_back(
@@ -74,7 +78,11 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
         outcomes = {v.check_id: str(v.outcome) for _, p in report.phases() for v in p.checks}
         assert outcomes["stuck-sites"] == "errored"
     finally:
-        pg.run(f"ALTER DATABASE {pg.url.database} OWNER TO CURRENT_USER", "REASSIGN OWNED BY hidden_owner TO CURRENT_USER", "DROP ROLE hidden_owner")
+        pg.run(
+            f"ALTER DATABASE {pg.url.database} OWNER TO CURRENT_USER",
+            "REASSIGN OWNED BY hidden_owner TO CURRENT_USER",
+            "DROP ROLE hidden_owner",
+        )
 
 
 def resolve_all(database: Database) -> Revisions:
@@ -94,7 +102,13 @@ def test_the_search_path_of_the_url_holds_for_pipestate_too(pg: Database) -> Non
 def test_a_lent_connection_comes_back_as_it_was(pg: Database, what: str) -> None:
     pg.run(SITES, SITE_PROGRESS, *ROWS)
     Chain(pg).upgrade("0005")
-    names = ("statement_timeout", "TimeZone", "lock_timeout", "row_security", "client_connection_check_interval")
+    names = (
+        "statement_timeout",
+        "TimeZone",
+        "lock_timeout",
+        "row_security",
+        "client_connection_check_interval",
+    )
     with pg.engine.connect() as connection:
         connection.exec_driver_sql("SET statement_timeout = '7s'; SET TimeZone = 'Europe/Paris'")
         connection.commit()
@@ -191,7 +205,9 @@ def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_bac
         "INSERT INTO sites (subdomain, current_stage) VALUES ('c', 'ocr')",
     )
     chain.downgrade("0005")
-    assert database.rows("SELECT subdomain, current_stage, stage_total, worker FROM site_progress ORDER BY 1") == [
+    assert database.rows(
+        "SELECT subdomain, current_stage, stage_total, worker FROM site_progress ORDER BY 1"
+    ) == [
         ("a", "completed", 1, "w1"),
         ("b", "deploy", 5, "w2"),
     ]
@@ -261,7 +277,8 @@ def test_a_trigger_that_sets_updated_at_does_not_make_every_site_look_changed(pg
 
 
 @pytest.mark.parametrize(
-    "given", ["postgresql://app:s3cret@db/civic?sslmode=require", "url=postgresql://app:pa@s3cret@localhost:1/db"]
+    "given",
+    ["postgresql://app:s3cret@db/civic?sslmode=require", "url=postgresql://app:pa@s3cret@localhost:1/db"],
 )
 def test_a_password_in_a_mistyped_option_is_not_repeated(given: str) -> None:
     done = run_alembic("-x", given, "upgrade", "head")

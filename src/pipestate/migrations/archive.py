@@ -150,7 +150,9 @@ def refresh_archived(
         f"AND NOT EXISTS (SELECT 1 FROM {target} WHERE {known}) ON CONFLICT DO NOTHING"
     )
     if sql.is_sqlite():
-        new = ", ".join(f"{sql.name(n)} = coalesce(({e}), {target}.{sql.name(n)})" for n, e in derived.items())
+        new = ", ".join(
+            f"{sql.name(n)} = coalesce(({e}), {target}.{sql.name(n)})" for n, e in derived.items()
+        )
         sql.emit(update.replace("{range s}", "true").replace("%s", new))
         if not sqlite_archive.needs_more(aside, (key, *derived)):
             sql.emit(insert.replace("{range s}", "true").replace("%s", ", ".join(derived.values())))
@@ -173,7 +175,9 @@ def refresh_archived(
     assigned = f"format('%1$I = coalesce(%2$s, {target}.%1$I)', name, {value})"
     with sql.autocommit():
         for template, item, when in ((update, assigned, there), (insert, value, f"{there} AND NOT {more}")):
-            work = f"SELECT replace({sql.literal(template)}, '%s', string_agg({item}, ', ' ORDER BY n)) {rows}"
+            work = (
+                f"SELECT replace({sql.literal(template)}, '%s', string_agg({item}, ', ' ORDER BY n)) {rows}"
+            )
             update_in_batches(source, key, work, condition=when, computed=True)
         sql.do(
             f"""  IF {there} AND {more} THEN

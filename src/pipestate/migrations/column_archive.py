@@ -319,7 +319,9 @@ def _return(table: str, key: str, columns: Sequence[str], changed: str, derived:
         f"FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
         f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}){only})"
     )
-    expressions = ", ".join(f"({sql.literal(n)}, {sql.literal(expression)})" for n, expression in derived.items())
+    expressions = ", ".join(
+        f"({sql.literal(n)}, {sql.literal(expression)})" for n, expression in derived.items()
+    )
     values = (
         f"(SELECT string_agg(format('CASE WHEN %s THEN coalesce(%s, o.%I) ELSE o.%I END AS %I', "
         f"{sql.literal(changed)}, {sql.as_type_of('attribute', 'x.expression')}, name, name, name), ', ') "

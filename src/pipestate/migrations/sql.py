@@ -60,9 +60,7 @@ def as_type_of(attribute: str, expression: str) -> str:
 
     A text that an enum does not have becomes NULL.
     """
-    enum = (
-        "(SELECT e.enumlabel::text::%1$s FROM pg_enum e WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)"
-    )
+    enum = "(SELECT e.enumlabel::text::%1$s FROM pg_enum e WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)"
     return (
         f"format(CASE WHEN (SELECT typtype = 'e' FROM pg_type WHERE oid = {attribute}.atttypid) "
         f"THEN {literal(enum)} ELSE '(%3$s)::%1$s' END, "
