@@ -313,3 +313,25 @@ def test_a_computed_legacy_column_is_refused_before_anything_is_dropped(pg: Data
     with pytest.raises(MigrationError, match="computes last_extracted from other columns"):
         Chain(pg).contract()
     assert pg.value("SELECT count(status) FROM sites") == 2
+
+
+def test_who_writes_as_a_replica_is_seen_while_the_columns_are_archived(
+    pg: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pg.run(SITES, SITE_PROGRESS, *ROWS)
+    chain = Chain(pg)
+    chain.contract("0006")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipestate.migrations.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
+        with pytest.raises(MigrationError, match="killed"):
+            chain.upgrade("head")
+    pg.run("SET session_replication_role = replica", "UPDATE sites SET status = 'new' WHERE subdomain = 'a'")
+    assert pg.value("SELECT status FROM pipestate_archive.sites_columns WHERE subdomain = 'a'") == "new"
+
+
+def test_rows_without_a_key_are_refused_at_the_start(pg: Database) -> None:
+    pg.run(
+        SITES.replace("varchar PRIMARY KEY", "varchar UNIQUE"), "INSERT INTO sites (name) VALUES ('nameless')"
+    )
+    with pytest.raises(MigrationError, match="sites has rows without a subdomain"):
+        Chain(pg).upgrade("0005")

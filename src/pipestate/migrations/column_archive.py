@@ -207,6 +207,8 @@ def _creation(table: str, key: str, columns: Sequence[str]) -> str:
     EXECUTE 'CREATE TRIGGER pipestate_keep_updated AFTER UPDATE ON {target} FOR EACH ROW '
       || 'WHEN (ROW(OLD.{column}, ' || replace(fresh, 'NEW.', 'OLD.') || ') IS DISTINCT FROM '
       || 'ROW(NEW.{column}, ' || fresh || ')) EXECUTE FUNCTION {keep}()';
+    -- also for those who write as a replica does (a subscription, a bulk load)
+    ALTER TABLE {target} ENABLE ALWAYS TRIGGER pipestate_keep_inserted, ENABLE ALWAYS TRIGGER pipestate_keep_updated;
   END IF;"""
 
 
