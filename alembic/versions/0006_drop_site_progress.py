@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from pipestate.gate import gate
 from pipestate.migrations import archive_table, create_table, restore_table, table_of
 from pipestate.migrations.archive import forget_archived, note_absence, refresh_archived, require_archived
+from pipestate.migrations.column_archive import abandon_archived_columns
 from pipestate.migrations.guard import force_reason
 
 revision = "0006"
@@ -64,6 +65,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    abandon_archived_columns("sites")  # where 0007 was begun and given up
     require_archived("table", "site_progress")
     refresh_archived(
         "site_progress", key="subdomain", source="sites", changed_at="updated_at", derived=DERIVED

@@ -25,7 +25,7 @@ from pipestate.migrations.archive import (
     note_absence,
     require_archived,
 )
-from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
+from pipestate.migrations.column_archive import drop_archived_columns, empty_copy, refuse_late_writes
 from pipestate.migrations.guard import force_reason
 from pipestate.migrations.sql import is_sqlite
 from pipestate.migrations.tables import comment_table
@@ -71,6 +71,8 @@ def archive() -> None:
 
 def downgrade() -> None:
     require_archived("columns", "sites")
+    if force_reason() is not None:
+        empty_copy("sites", "subdomain")
     since = changed_since_archived("columns", "sites", "s.updated_at")
     restore_columns(
         "sites", "subdomain", COLUMNS, changed=f"a.subdomain IS NULL OR {since}", derived=derived()

@@ -45,13 +45,16 @@ def parse_url(text: str, *, source: str = "the database URL") -> URL:
     >>> parse_url("postgres://app@db/civic").drivername
     'postgresql+psycopg2'
     """
+    unreadable = ConfigError(
+        f"{source} is not a database URL; it looks like postgresql://user:password@host:5432/name "
+        "(a special character in the password must be percent-encoded)"
+    )
     try:
         url = make_url(text.strip())
     except (ArgumentError, ValueError) as error:
-        raise ConfigError(
-            f"{source} is not a database URL; it looks like postgresql://user:password@host:5432/name "
-            "(a special character in the password must be percent-encoded)"
-        ) from error
+        raise unreadable from error
+    if "@" in (url.host or ""):  # the end of a password that holds one
+        raise unreadable
     backend = url.drivername.partition("+")[0]
     if backend not in DRIVERS:
         raise ConfigError(f"{source} names {backend}; pipestate works with PostgreSQL and SQLite")

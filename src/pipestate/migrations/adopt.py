@@ -91,6 +91,14 @@ def _refuse(shape: Shape) -> None:
         f"{shape.table} exists, but its {shape.key} is not unique: add a primary key or a unique index on it, "
         "then run the same again",
     )
+    sql.do(
+        f"""  IF {relation} IS NULL THEN RETURN; END IF;
+  EXECUTE {sql.literal(f"SELECT EXISTS (SELECT FROM {sql.name(shape.table)} WHERE {sql.name(shape.key)} IS NULL)")} INTO nameless;
+  IF nameless THEN
+    {sql.refusal(f"{shape.table} has rows without a {shape.key}, by which the chain finds rows: give them one or delete them, then run the same again")}
+  END IF;""",
+        "  nameless boolean;",
+    )
 
 
 def _refuse_on_sqlite(shape: Shape) -> None:

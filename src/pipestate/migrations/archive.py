@@ -45,7 +45,7 @@ def archive_table(table: str, *, when: str = "true") -> None:
     lock_tables(table, when=wanted, also=parents(table))
     keys = f"FROM pg_constraint WHERE conrelid = {sql.regclass(table)} AND contype = 'f'"
     record = f"""INSERT INTO {MANIFEST} (kind, name, origin, definition)
-SELECT 'table', relname, relnamespace::regnamespace::text, jsonb_build_object(
+SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
   'ours', {objects.is_ours("table", table)},
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) {keys}), '{{}}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) {keys}), '[]'))
@@ -140,23 +140,50 @@ def refresh_archived(
     aside = f"{sqlite_archive.PREFIX}{table}" if sql.is_sqlite() else f"{SCHEMA}.{table}"
     if sql.is_sqlite() and (sql.is_offline() or not sqlite_archive.is_archived(table)):
         return
-    target, column = sql.name(aside), sql.name(key)
-    names = ", ".join(sql.name(name) for name in derived)
-    updates = ", ".join(
-        f"{sql.name(name)} = coalesce(excluded.{sql.name(name)}, {sql.name(table)}.{sql.name(name)})"
-        for name in derived
-    )
+    target, column, origin = sql.name(aside), sql.name(key), sql.name(source)
     changed = changed_since_archived("table", table, f"s.{sql.name(changed_at)}")
-    statement = f"""INSERT INTO {target} AS {sql.name(table)} ({column}, {names})
-SELECT s.{column}, {", ".join(derived.values())} FROM {sql.name(source)} s
-WHERE {{range s}} AND s.current_stage IS NOT NULL
-  AND ({changed} OR NOT EXISTS (SELECT 1 FROM {target} a WHERE a.{column} = s.{column}))
-ON CONFLICT ({column}) DO UPDATE SET {updates}"""
+    known = f"s.{column} = {target}.{column}"
+    update = f"UPDATE {target} SET %s FROM {origin} s WHERE {{range s}} AND s.current_stage IS NOT NULL AND {known} AND {changed}"
+    insert = (
+        f"INSERT INTO {target} ({column}, {', '.join(sql.name(name) for name in derived)}) "
+        f"SELECT s.{column}, %s FROM {origin} s WHERE {{range s}} AND s.current_stage IS NOT NULL "
+        f"AND NOT EXISTS (SELECT 1 FROM {target} WHERE {known}) ON CONFLICT DO NOTHING"
+    )
     if sql.is_sqlite():
-        sql.emit(statement.replace("{range s}", "true"))
+        new = ", ".join(
+            f"{sql.name(n)} = coalesce(({e}), {target}.{sql.name(n)})" for n, e in derived.items()
+        )
+        sql.emit(update.replace("{range s}", "true").replace("%s", new))
+        if not sqlite_archive.needs_more(aside, (key, *derived)):
+            sql.emit(insert.replace("{range s}", "true").replace("%s", ", ".join(derived.values())))
         return
+    there = f"{sql.regclass(aside)} IS NOT NULL"
+    # Columns of the application's own that must have a value: then a new row cannot be made up.
+    more = (
+        f"EXISTS (SELECT FROM pg_attribute WHERE attrelid = {sql.regclass(aside)} AND attnum > 0 "
+        "AND NOT attisdropped AND attnotnull AND NOT atthasdef AND attidentity = '' "
+        f"AND attname NOT IN ({sql.literals((key, *derived))}))"
+    )
+    expressions = ", ".join(
+        f"({number}, {sql.literal(n)}, {sql.literal(e)})" for number, (n, e) in enumerate(derived.items())
+    )
+    rows = (
+        f"FROM (VALUES {expressions}) AS x (n, name, expression) JOIN pg_attribute attribute "
+        f"ON attrelid = {sql.regclass(aside)} AND attname = x.name"
+    )
+    value = sql.as_type_of("attribute", "x.expression")
+    assigned = f"format('%1$I = coalesce(%2$s, {target}.%1$I)', name, {value})"
     with sql.autocommit():
-        update_in_batches(source, key, statement, condition=f"{sql.regclass(aside)} IS NOT NULL")
+        for template, item, when in ((update, assigned, there), (insert, value, f"{there} AND NOT {more}")):
+            work = (
+                f"SELECT replace({sql.literal(template)}, '%s', string_agg({item}, ', ' ORDER BY n)) {rows}"
+            )
+            update_in_batches(source, key, work, condition=when, computed=True)
+        sql.do(
+            f"""  IF {there} AND {more} THEN
+    RAISE WARNING 'sites that came since have no row in {table}: it has columns that cannot be derived';
+  END IF;"""
+        )
 
 
 def note_absence(kind: str, name: str) -> None:
@@ -201,8 +228,11 @@ def require_archived(kind: str, name: str) -> None:
 
 def forget_archived(kind: str, name: str) -> None:
     """The last word of a downgrade, in the transaction of the new version: it is not archived any more."""
-    manifest = sqlite_archive.MANIFEST if sql.is_sqlite() else MANIFEST
-    sql.emit(f"DELETE FROM {manifest} WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}")
+    entry = f"WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}"
+    if not sql.is_sqlite():
+        sql.do_when(f"{sql.regclass(MANIFEST)} IS NOT NULL", f"DELETE FROM {MANIFEST} {entry}")
+    elif sql.is_offline() or sqlite_archive.has_manifest():
+        sql.emit(f"DELETE FROM {sqlite_archive.MANIFEST} {entry}")
 
 
 def parents(table: str) -> str:

@@ -25,6 +25,16 @@ def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
         return
     there = _any_column(table, columns)
     archive.refuse_dependents(table, there, columns=columns)
+    generated = (
+        f"(SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname IN ({sql.literals(columns)}) AND NOT attisdropped AND attgenerated <> '')"
+    )
+    sql.refuse_when(
+        f"{generated} IS NOT NULL",
+        f"{table} computes {{generated}} from other columns, which cannot be archived as values: drop that column, "
+        "or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again",
+        generated=generated,
+    )
     archive.create_archive(there)
     lock_tables(table, mode="SHARE ROW EXCLUSIVE", when=there)
     sql.do(_creation(table, key, columns), "  names text;\n  fresh text;\n  changed text;\n  known text;")
@@ -64,6 +74,46 @@ def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
     sql.do(_removal(table, columns), "  todo text;")
 
 
+def abandon_archived_columns(table: str) -> None:
+    """Take back what an archiving that never came to its end has left: the triggers and the copy."""
+    if sql.is_sqlite():
+        return
+    target, keep = sql.name(table), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
+    begun = (
+        f"EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {sql.regclass(table)} "
+        "AND tgname = 'pipestate_keep_inserted')"
+    )
+    lock_tables(table, when=begun)
+    sql.do_when(
+        begun,
+        f"DROP TRIGGER IF EXISTS pipestate_keep_inserted ON {target}",
+        f"DROP TRIGGER IF EXISTS pipestate_keep_updated ON {target}",
+        f"DROP FUNCTION IF EXISTS {keep}()",
+        f"DROP TABLE IF EXISTS {sql.name(_copy_name(table))}",
+    )
+
+
+def empty_copy(table: str, key: str) -> None:
+    """In place of a copy that was purged: then every row counts as changed, and its values are derived."""
+    if sql.is_sqlite():
+        if not sql.is_offline():
+            sqlite_archive.empty_copy(table, key)
+        return
+    copy, column = sql.name(_copy_name(table)), sql.name(key)
+    sql.do(
+        f"""  IF {sql.regclass(archive.MANIFEST)} IS NULL OR {sql.regclass(_copy_name(table))} IS NOT NULL THEN
+    RETURN;
+  END IF;
+  SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ') INTO todo
+  FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') AS x (c)
+  WHERE kind = 'columns' AND name = {sql.literal(table)};
+  IF todo IS NULL THEN RETURN; END IF;
+  CREATE TABLE {copy} AS SELECT {column} FROM {sql.name(table)} WITH NO DATA;
+  EXECUTE {sql.literal(f"ALTER TABLE {copy} ")} || todo;""",
+        "  todo text;",
+    )
+
+
 def restore_columns(
     table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
 ) -> None:
@@ -82,11 +132,26 @@ def restore_columns(
     sql.do(_addition(table, there), "  todo text;\n  old_comment text;")
     with sql.autocommit():
         update_in_batches(
-            table, key, _return(table, key, columns, changed, derived), condition=there, computed=True
+            table,
+            key,
+            _return(table, key, columns, changed, derived),
+            condition=there,
+            computed=True,
+            quiet=True,
+        )
+        # What an interrupted build left has the right name, and would be taken for the index.
+        sql.execute_each(
+            f"SELECT 'DROP INDEX CONCURRENTLY ' || key FROM jsonb_each_text({_hanging(table, 'indexes')}) "
+            "WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(key) AND NOT indisvalid) "
+            f"AND {there}"
         )
         sql.execute_each(
             "SELECT regexp_replace(value, '^CREATE (UNIQUE )?INDEX ', 'CREATE \\1INDEX CONCURRENTLY ') "
             f"FROM jsonb_each_text({_hanging(table, 'indexes')}) WHERE to_regclass(key) IS NULL AND {there}"
+        )
+        sql.break_off_unless(
+            f"NOT ({there}) OR NOT EXISTS (SELECT FROM jsonb_object_keys({_hanging(table, 'indexes')}) AS k "
+            "LEFT JOIN pg_index ON indexrelid = to_regclass(k) WHERE indisvalid IS NOT TRUE)"
         )
     lock_tables(table, when=there)
     sql.do(_completion(table, there), "  rule record;")
@@ -142,6 +207,8 @@ def _creation(table: str, key: str, columns: Sequence[str]) -> str:
     EXECUTE 'CREATE TRIGGER pipestate_keep_updated AFTER UPDATE ON {target} FOR EACH ROW '
       || 'WHEN (ROW(OLD.{column}, ' || replace(fresh, 'NEW.', 'OLD.') || ') IS DISTINCT FROM '
       || 'ROW(NEW.{column}, ' || fresh || ')) EXECUTE FUNCTION {keep}()';
+    -- also for those who write as a replica does (a subscription, a bulk load)
+    ALTER TABLE {target} ENABLE ALWAYS TRIGGER pipestate_keep_inserted, ENABLE ALWAYS TRIGGER pipestate_keep_updated;
   END IF;"""
 
 
@@ -185,12 +252,19 @@ def _removal(table: str, columns: Sequence[str]) -> str:
     return f"""  todo := {_names(table, columns, "DROP COLUMN %1$I", ", ")};
   IF todo IS NULL THEN RETURN; END IF;
   INSERT INTO {archive.MANIFEST} (kind, name, origin, definition)
-  SELECT 'columns', relname, relnamespace::regnamespace::text, jsonb_build_object(
+  SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
     'comment', obj_description(c.oid, 'pg_class'),
     'columns', (SELECT jsonb_agg(jsonb_build_object(
-        'name', attname, 'type', format_type(atttypid, atttypmod), 'not_null', attnotnull,
+        'name', attname, 'not_null', attnotnull,
+        'type', format_type(atttypid, atttypmod) || CASE WHEN attcollation <> (
+            SELECT typcollation FROM pg_type t WHERE t.oid = atttypid)
+          THEN ' COLLATE ' || attcollation::regcollation ELSE '' END,
         'default', pg_get_expr(adbin, adrelid), 'comment', col_description(attrelid, attnum)) ORDER BY attnum)
       FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE {these}),
+    'grants', coalesce((SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, c.oid::regclass,
+        CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+      FROM pg_attribute, aclexplode(attacl) WHERE {these}), '[]'),
     'constraints', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint
       WHERE conrelid = c.oid AND contype <> 'n' AND conkey && {numbers}), '{{}}'),
     'indexes', coalesce((SELECT jsonb_object_agg(indexrelid::regclass::text, pg_get_indexdef(indexrelid))
@@ -216,10 +290,15 @@ def _hanging(table: str, what: str) -> str:
 
 
 def _addition(table: str, there: str) -> str:
-    """The columns, nullable at first; and the comment that the table had."""
+    """The columns, NULL at first, their defaults only for rows to come; and the comment that the table had.
+
+    A default inside ADD COLUMN would fill the old rows: with one like now() none of them could be told
+    from a row that somebody has written since.
+    """
     return f"""  IF NOT ({there}) THEN RETURN; END IF;
-  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s%s', c ->> 'name', c ->> 'type',
-      coalesce(' DEFAULT ' || (c ->> 'default'), '')), ', ' ORDER BY n), min(definition ->> 'comment')
+  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n)
+    || coalesce(', ' || string_agg(format('ALTER COLUMN %I SET DEFAULT %s', c ->> 'name', c ->> 'default'), ', ')
+                FILTER (WHERE c ->> 'default' IS NOT NULL), ''), min(definition ->> 'comment')
   INTO todo, old_comment
   FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS x (c, n)
   WHERE kind = 'columns' AND name = {sql.literal(table)};
@@ -228,29 +307,34 @@ def _addition(table: str, there: str) -> str:
 
 
 def _return(table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]) -> str:
-    """An UPDATE of those rows in which every column is still what ADD COLUMN made it."""
+    """An UPDATE of those rows in which every column is still empty, or what its default made it.
+
+    `derived` sees the archived values as text (`a`), whatever their type; the result takes that type.
+    """
     copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
     known = f"(SELECT attname FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))})"
     only = f" AND attname IN {known}"
     assignments = _names(table, columns, "%1$I = v.%1$I", ", ", only)
     untouched = (
-        f"(SELECT string_agg(format('%s.%I IS NOT DISTINCT FROM %s', {sql.literal(target)}, attname, "
+        f"(SELECT string_agg(format('(%1$s.%2$I IS NULL OR %1$s.%2$I = %3$s)', {sql.literal(target)}, attname, "
         f"coalesce(pg_get_expr(adbin, adrelid), 'NULL')), ' AND ') "
         f"FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
         f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}){only})"
     )
-    cases = ", ".join(
-        f"({sql.literal(name)}, {sql.literal(f'CASE WHEN {changed} THEN {expression} ELSE a.{sql.name(name)} END')})"
-        for name, expression in derived.items()
+    expressions = ", ".join(
+        f"({sql.literal(n)}, {sql.literal(expression)})" for n, expression in derived.items()
     )
     values = (
-        f"(SELECT string_agg(expression || ' AS ' || quote_ident(name), ', ') "
-        f"FROM (VALUES {cases}) AS x (name, expression) WHERE name IN {known})"
+        f"(SELECT string_agg(format('CASE WHEN %s THEN coalesce(%s, o.%I) ELSE o.%I END AS %I', "
+        f"{sql.literal(changed)}, {sql.as_type_of('attribute', 'x.expression')}, name, name, name), ', ') "
+        f"FROM (VALUES {expressions}) AS x (name, expression) JOIN pg_attribute attribute "
+        f"ON attrelid = {sql.regclass(_copy_name(table))} AND attname = x.name)"
     )
+    as_text = f"(SELECT string_agg(format('o.%1$I::text AS %1$I', attname), ', ') FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))} AND attnum > 0)"
     return (
         f"SELECT format('UPDATE {target} SET %s FROM (SELECT s.{column} AS k, %s FROM {target} s "
-        f"LEFT JOIN {copy} a USING ({column}) WHERE {{range s}}) v WHERE v.k = {target}.{column} AND {{range}} AND %s', "
-        f"{assignments}, {values}, {untouched})"
+        f"LEFT JOIN {copy} o USING ({column}) CROSS JOIN LATERAL (SELECT %s) a WHERE {{range s}}) v "
+        f"WHERE v.k = {target}.{column} AND {{range}} AND %s', {assignments}, {values}, {as_text}, {untouched})"
     )
 
 
@@ -278,6 +362,13 @@ def _completion(table: str, there: str) -> str:
     IF rule.comment IS NOT NULL THEN
       EXECUTE format({sql.literal(f"COMMENT ON COLUMN {target}.%I IS %L")}, rule.name, rule.comment);
     END IF;
+  END LOOP;
+  FOR rule IN SELECT value FROM jsonb_array_elements_text({_hanging(table, "grants")}) LOOP
+    BEGIN
+      EXECUTE rule.value;
+    EXCEPTION WHEN undefined_object THEN
+      RAISE WARNING 'not granted again, the role is gone: %', rule.value;
+    END;
   END LOOP;
   DROP TABLE {sql.name(_copy_name(table))};
   DELETE {_entry(table)};"""

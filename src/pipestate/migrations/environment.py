@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -32,6 +32,8 @@ SESSION = {
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": locks.SESSION_LOCK_TIMEOUT,
     "default_transaction_read_only": "off",
+    # Rows that a policy hides would count as absent: rather an error than an empty copy.
+    "row_security": "off",
     # One core is enough for a migration: the others belong to those who write meanwhile.
     "max_parallel_workers_per_gather": "0",
     "max_parallel_maintenance_workers": "0",
@@ -54,7 +56,9 @@ def _options(context: EnvironmentContext) -> dict[str, str]:
     for name, value in options.items():
         if name not in X_OPTIONS:
             known = ", ".join(f"-x {key}=... ({what})" for key, what in X_OPTIONS.items())
-            raise MigrationError(f"unknown option -x {name}; there are {known}")
+            # A URL without `url=` in front must not be repeated: it may hold a password.
+            what = f"unknown option -x {name}" if name.replace("-", "").isalnum() else "-x takes name=value"
+            raise MigrationError(f"{what}; there are {known}")
         if not value.strip():
             raise MigrationError(f"-x {name}= is empty: it takes {X_OPTIONS[name]}")
     return options
@@ -215,28 +219,29 @@ def _postgresql_session(connection: Connection, *, alone: bool) -> Iterator[None
     level = connection.get_isolation_level()
     connection.rollback()
     connection.execution_options(isolation_level="AUTOCOMMIT")
-    names = list(SESSION)
-    before = {name: connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in names}
-    for name, value in SESSION.items():
-        connection.exec_driver_sql(f"SET {name} = '{value}'")
+    wanted = dict(SESSION)
     if connection.exec_driver_sql("SHOW server_version_num").scalar_one() >= "140000":
         # A killed client's backend would otherwise sleep on in `lock_tables`, holding the lock.
-        connection.exec_driver_sql("SET client_connection_check_interval = '1s'")
-    if not alone:
-        connection.rollback()
-        connection.execution_options(isolation_level=level)
-        yield
-        return
-    with locks.one_migration_at_a_time(connection):
-        connection.rollback()
-        connection.execution_options(isolation_level=level)
-        yield
-        connection.rollback()
-        connection.execution_options(isolation_level="AUTOCOMMIT")
-        for name, value in before.items():
-            connection.exec_driver_sql(f"SET {name} = '{value}'")
-        connection.rollback()
-    connection.execution_options(isolation_level=level)
+        wanted["client_connection_check_interval"] = "1s"
+    before = {name: connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted}
+    _set(connection, wanted)
+    try:
+        with locks.one_migration_at_a_time(connection) if alone else nullcontext():
+            connection.rollback()
+            connection.execution_options(isolation_level=level)
+            yield
+    finally:
+        if not connection.closed and not connection.invalidated:
+            connection.rollback()
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            _set(connection, before)
+            connection.rollback()
+            connection.execution_options(isolation_level=level)
+
+
+def _set(connection: Connection, settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        connection.exec_driver_sql(f"SET {name} = {sql.literal(value)}")
 
 
 @contextmanager

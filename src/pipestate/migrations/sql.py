@@ -55,6 +55,19 @@ def regclass(table: str) -> str:
     return f"to_regclass({literal(name(table))})"
 
 
+def as_type_of(attribute: str, expression: str) -> str:
+    """As an SQL expression: `expression`, which holds SQL, cast to the type of that row of pg_attribute.
+
+    A text that an enum does not have becomes NULL.
+    """
+    enum = "(SELECT e.enumlabel::text::%1$s FROM pg_enum e WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)"
+    return (
+        f"format(CASE WHEN (SELECT typtype = 'e' FROM pg_type WHERE oid = {attribute}.atttypid) "
+        f"THEN {literal(enum)} ELSE '(%3$s)::%1$s' END, "
+        f"format_type({attribute}.atttypid, NULL), {attribute}.atttypid::oid, {expression})"
+    )
+
+
 def dollar(body: str, tag: str) -> str:
     """`body` between dollar quotes that it does not contain."""
     while f"${tag}$" in body:

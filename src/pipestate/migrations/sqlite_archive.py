@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sa
 from alembic import op
 
 from pipestate.migrations import objects, sql, sqlite
@@ -86,10 +87,7 @@ def restore_columns(table: str, key: str, *, changed: str, derived: Mapping[str,
         return
     definition = _definition("columns", table)
     for column in definition["columns"]:
-        default = f" DEFAULT {column['default']}" if column["default"] is not None else ""
-        sql.emit(
-            f"ALTER TABLE {sql.name(table)} ADD COLUMN {sql.name(column['name'])} {column['type']}{default}"
-        )
+        sql.emit(f"ALTER TABLE {sql.name(table)} ADD COLUMN {sql.name(column['name'])} {column['type']}")
     assignments = ", ".join(
         f"{sql.name(column['name'])} = (SELECT CASE WHEN {changed} THEN {derived[column['name']]} "
         f"ELSE a.{sql.name(column['name'])} END FROM {sql.name(table)} s "
@@ -98,6 +96,12 @@ def restore_columns(table: str, key: str, *, changed: str, derived: Mapping[str,
         for column in definition["columns"]
     )
     sql.emit(f"UPDATE {sql.name(table)} SET {assignments}")
+    # Afterwards, and by a rebuild: ADD COLUMN takes only constants.
+    defaults = {c["name"]: c["default"] for c in definition["columns"] if c["default"] is not None}
+    if defaults:
+        with sqlite.rebuilt(table) as batch:
+            for name, default in defaults.items():
+                batch.alter_column(name, server_default=sa.text(default.replace(":", "\\:")))
     for statement in definition["indexes"]:
         sql.emit(statement)
     required = {c["name"]: c["default"] or "''" for c in definition["columns"] if c["not_null"]}
@@ -106,8 +110,29 @@ def restore_columns(table: str, key: str, *, changed: str, derived: Mapping[str,
     sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = 'columns' AND name = {sql.literal(table)}")
 
 
+def empty_copy(table: str, key: str) -> None:
+    """In place of a copy that was purged: nothing archived, everything derived."""
+    definition = _definition("columns", table) if has_manifest() else {}
+    copy = f"{PREFIX}{table}_columns"
+    if definition.get("columns") and not sqlite.has_table(copy):
+        names = ", ".join(sql.name(name) for name in (key, *(c["name"] for c in definition["columns"])))
+        sql.emit(f"CREATE TABLE {sql.name(copy)} ({names})")
+
+
+def has_manifest() -> bool:
+    return sqlite.has_table(MANIFEST)
+
+
 def is_archived(table: str) -> bool:
     return sqlite.has_table(PREFIX + table)
+
+
+def needs_more(table: str, columns: Sequence[str]) -> bool:
+    """Has it other columns that must be given a value?"""
+    rows = op.get_bind().exec_driver_sql(
+        'SELECT name FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL', (table,)
+    )
+    return any(row.name not in columns for row in rows)
 
 
 def is_known(kind: str, name: str) -> bool:
