@@ -25,7 +25,8 @@ from pipestate.migrations.archive import (
     note_absence,
     require_archived,
 )
-from pipestate.migrations.column_archive import drop_archived_columns, empty_copy, refuse_late_writes
+from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
+from pipestate.migrations.column_return import empty_copy
 from pipestate.migrations.guard import force_reason
 from pipestate.migrations.sql import is_sqlite
 from pipestate.migrations.tables import comment_table

@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.errors import Unreachable
 
 CONNECT_TIMEOUT_S = 10
 
@@ -107,7 +107,7 @@ def reachable(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unreachable(_cannot_reach(url, error)) from error
-        raise ConfigError(f"{_reason(url, error)} ({shown(url)})") from error
+        raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
 
 
 def set_deadline(connection: Connection, seconds: float) -> None:

@@ -13,6 +13,8 @@ from pipestate.schema import pipestate_run
 
 # Where each engine keeps its archive: the manifest, and what a name in it is called.
 MANIFEST = {"postgresql": "pipestate_archive.manifest", "sqlite": "pipestate_archive_manifest"}
+# What every migration of the chain holds (see migrations/locks.py).
+MIGRATION_LOCK = (0x70697065, 0x73746174)
 PREFIX = {"postgresql": "pipestate_archive.", "sqlite": "pipestate_archive_"}
 
 
@@ -57,6 +59,10 @@ def find(connection: Connection, older_than: timedelta) -> list[Archived]:
 def drop(connection: Connection, things: list[Archived], *, revision: str | None) -> None:
     """Drop them, and write into the ledger that it was meant. The manifest keeps its entries."""
     require_ledger(connection)
+    if connection.dialect.name == "postgresql":
+        key = {"a": MIGRATION_LOCK[0], "b": MIGRATION_LOCK[1]}
+        if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key):
+            raise ConfigError("a migration is running on this database: run the same again when it is done")
     for thing in things:
         connection.execute(text(f"DROP TABLE {thing.table}"))
         entry = {

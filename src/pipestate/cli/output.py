@@ -40,7 +40,10 @@ def show(report: Report, form: Format, output: Path | None) -> None:
 
         print_report(report, console())
         return
-    text = render(report, form)
+    put(render(report, form), output)
+
+
+def put(text: str, output: Path | None) -> None:
     if output is None:
         print(text)
         return

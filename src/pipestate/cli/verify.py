@@ -9,7 +9,7 @@ import typer
 
 from pipestate import db, ledger, shelf
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
-from pipestate.cli.output import Format, show
+from pipestate.cli.output import Format, put, show
 from pipestate.errors import PipestateError
 from pipestate.runbook.model import Runbook
 from pipestate.verify.report import Report
@@ -48,7 +48,7 @@ def verify(
     """
     to = target(database_url, config)
     chosen = Format.JSON if json_ else form
-    with told_in_json(to, chosen):
+    with told_in_json(to, chosen, output):
         books = shelf.find(runbooks or [], to.ini)
         if apply_migration:
             upgrade_ungated(to)
@@ -83,7 +83,7 @@ def gate(
 
 
 @contextmanager
-def told_in_json(to: Target, form: Format) -> Iterator[None]:
+def told_in_json(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
     """Who asked for JSON gets JSON, also where nothing could be evaluated; the sentence goes to stderr."""
     try:
         yield
@@ -91,7 +91,7 @@ def told_in_json(to: Target, form: Format) -> Iterator[None]:
         if form is Format.JSON:
             from pipestate.render.machine import error_as_json
 
-            print(error_as_json(to.url, error))
+            put(error_as_json(to.url, error), output)
         raise
 
 

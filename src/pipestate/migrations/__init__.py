@@ -2,7 +2,8 @@
 
 from pipestate.migrations.archive import archive_table, restore_table
 from pipestate.migrations.batches import update_in_batches
-from pipestate.migrations.column_archive import archive_columns, drop_archived_columns, restore_columns
+from pipestate.migrations.column_archive import archive_columns, drop_archived_columns
+from pipestate.migrations.column_return import restore_columns
 from pipestate.migrations.columns import add_columns, drop_columns, require_not_null, use_timestamptz
 from pipestate.migrations.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.migrations.failure import MigrationError

@@ -8,7 +8,7 @@ Back: the columns are added again, the values return in batches, and then what h
 (indexes, constraints, NOT NULL) returns as well. On SQLite all of it is one transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pipestate.migrations import archive, sql, sqlite_archive
 from pipestate.migrations.batches import update_in_batches
@@ -41,7 +41,7 @@ def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
     with sql.autocommit():
         update_in_batches(table, key, _copy(table, key, columns), condition=there, computed=True)
         # Without statistics the planner would read all of it, under the lock, in `refuse_late_writes`.
-        sql.do_when(there, f"ANALYZE {sql.name(_copy_name(table))}")
+        sql.do_when(there, f"ANALYZE {sql.name(copy_name(table))}")
         _refuse_untrue_copy(table, key, columns)
 
 
@@ -50,14 +50,14 @@ def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
     if sql.is_sqlite():
         return
     runbook, _, phase = gate.partition("/")
-    copy = sql.name(_copy_name(table))
+    copy = sql.name(copy_name(table))
     late = f"SELECT count(*) FROM {copy} WHERE {WRITTEN_AT} > now() - interval {sql.literal(within)}"
     message = (
         f"the gate {gate} is closed: the legacy columns of {{n}} rows of {table} were written while they were being "
         f"archived. Stop what writes them; to see them: SELECT * FROM {copy} WHERE {WRITTEN_AT} IS NOT NULL"
     )
     sql.do(
-        f"""  IF {sql.regclass(_copy_name(table))} IS NULL THEN RETURN; END IF;
+        f"""  IF {sql.regclass(copy_name(table))} IS NULL THEN RETURN; END IF;
   EXECUTE {sql.literal(late)} INTO late;
   IF late > 0 THEN
     {closed(message, {"n": "late"}, runbook=runbook, phase=phase)}
@@ -89,75 +89,11 @@ def abandon_archived_columns(table: str) -> None:
         f"DROP TRIGGER IF EXISTS pipestate_keep_inserted ON {target}",
         f"DROP TRIGGER IF EXISTS pipestate_keep_updated ON {target}",
         f"DROP FUNCTION IF EXISTS {keep}()",
-        f"DROP TABLE IF EXISTS {sql.name(_copy_name(table))}",
+        f"DROP TABLE IF EXISTS {sql.name(copy_name(table))}",
     )
 
 
-def empty_copy(table: str, key: str) -> None:
-    """In place of a copy that was purged: then every row counts as changed, and its values are derived."""
-    if sql.is_sqlite():
-        if not sql.is_offline():
-            sqlite_archive.empty_copy(table, key)
-        return
-    copy, column = sql.name(_copy_name(table)), sql.name(key)
-    sql.do(
-        f"""  IF {sql.regclass(archive.MANIFEST)} IS NULL OR {sql.regclass(_copy_name(table))} IS NOT NULL THEN
-    RETURN;
-  END IF;
-  SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ') INTO todo
-  FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') AS x (c)
-  WHERE kind = 'columns' AND name = {sql.literal(table)};
-  IF todo IS NULL THEN RETURN; END IF;
-  CREATE TABLE {copy} AS SELECT {column} FROM {sql.name(table)} WITH NO DATA;
-  EXECUTE {sql.literal(f"ALTER TABLE {copy} ")} || todo;""",
-        "  todo text;",
-    )
-
-
-def restore_columns(
-    table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
-) -> None:
-    """Bring the columns and their values back.
-
-    `changed` says, of a row `s` whose archived values are `a`, whether it was written to since; then
-    its values are `derived`, expressions over the same two. A row that was not there yet has changed.
-    Rows in which somebody has written one of the columns since they came back are left alone.
-    """
-    if sql.is_sqlite():
-        sqlite_archive.restore_columns(table, key, changed=changed, derived=derived)
-        return
-    there = f"{sql.regclass(_copy_name(table))} IS NOT NULL AND {sql.regclass(archive.MANIFEST)} IS NOT NULL"
-    archive.create_archive("true")
-    lock_tables(table, when=there)
-    sql.do(_addition(table, there), "  todo text;\n  old_comment text;")
-    with sql.autocommit():
-        update_in_batches(
-            table,
-            key,
-            _return(table, key, columns, changed, derived),
-            condition=there,
-            computed=True,
-            quiet=True,
-        )
-        # What an interrupted build left has the right name, and would be taken for the index.
-        sql.execute_each(
-            f"SELECT 'DROP INDEX CONCURRENTLY ' || key FROM jsonb_each_text({_hanging(table, 'indexes')}) "
-            "WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(key) AND NOT indisvalid) "
-            f"AND {there}"
-        )
-        sql.execute_each(
-            "SELECT regexp_replace(value, '^CREATE (UNIQUE )?INDEX ', 'CREATE \\1INDEX CONCURRENTLY ') "
-            f"FROM jsonb_each_text({_hanging(table, 'indexes')}) WHERE to_regclass(key) IS NULL AND {there}"
-        )
-        sql.break_off_unless(
-            f"NOT ({there}) OR NOT EXISTS (SELECT FROM jsonb_object_keys({_hanging(table, 'indexes')}) AS k "
-            "LEFT JOIN pg_index ON indexrelid = to_regclass(k) WHERE indisvalid IS NOT TRUE)"
-        )
-    lock_tables(table, when=there)
-    sql.do(_completion(table, there), "  rule record;")
-
-
-def _copy_name(table: str) -> str:
+def copy_name(table: str) -> str:
     return f"{archive.SCHEMA}.{table}_columns"
 
 
@@ -168,7 +104,7 @@ def _any_column(table: str, columns: Sequence[str]) -> str:
     )
 
 
-def _names(table: str, columns: Sequence[str], template: str, glue: str, also: str = "") -> str:
+def names_of(table: str, columns: Sequence[str], template: str, glue: str, also: str = "") -> str:
     """As an expression: the template, filled in for each of the columns that the table has."""
     return (
         f"(SELECT string_agg(format({sql.literal(template)}, attname), {sql.literal(glue)} ORDER BY attnum) "
@@ -178,14 +114,14 @@ def _names(table: str, columns: Sequence[str], template: str, glue: str, also: s
 
 
 def _creation(table: str, key: str, columns: Sequence[str]) -> str:
-    copy, keep = sql.name(_copy_name(table)), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
+    copy, keep = sql.name(copy_name(table)), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
     target, column = sql.name(table), sql.name(key)
-    return f"""  names := {_names(table, columns, "%1$I", ", ")};
+    return f"""  names := {names_of(table, columns, "%1$I", ", ")};
   IF names IS NULL THEN RETURN; END IF;
-  fresh := {_names(table, columns, "NEW.%1$I", ", ")};
-  changed := {_names(table, columns, "%1$I = excluded.%1$I", ", ")};
-  known := coalesce({_names(table, columns, "NEW.%1$I IS NOT NULL", " OR ", " AND NOT atthasdef")}, 'true');
-  IF {sql.regclass(_copy_name(table))} IS NULL THEN
+  fresh := {names_of(table, columns, "NEW.%1$I", ", ")};
+  changed := {names_of(table, columns, "%1$I = excluded.%1$I", ", ")};
+  known := coalesce({names_of(table, columns, "NEW.%1$I IS NOT NULL", " OR ", " AND NOT atthasdef")}, 'true');
+  IF {sql.regclass(copy_name(table))} IS NULL THEN
     EXECUTE 'CREATE TABLE {copy} AS SELECT {column}, ' || names
       || ', NULL::timestamptz AS {WRITTEN_AT} FROM {target} WITH NO DATA';
     ALTER TABLE {copy} ADD PRIMARY KEY ({column});
@@ -213,8 +149,8 @@ def _creation(table: str, key: str, columns: Sequence[str]) -> str:
 
 
 def _copy(table: str, key: str, columns: Sequence[str]) -> str:
-    copy, column = sql.name(_copy_name(table)), sql.name(key)
-    names = _names(table, columns, "%1$I", ", ")
+    copy, column = sql.name(copy_name(table)), sql.name(key)
+    names = names_of(table, columns, "%1$I", ", ")
     return (
         f"SELECT format('INSERT INTO {copy} ({column}, %1$s) SELECT {column}, %1$s FROM {sql.name(table)} "
         f"WHERE {{range}} ON CONFLICT DO NOTHING', {names})"
@@ -223,8 +159,8 @@ def _copy(table: str, key: str, columns: Sequence[str]) -> str:
 
 def _refuse_untrue_copy(table: str, key: str, columns: Sequence[str]) -> None:
     """The proof, before anything is dropped: every row is in the copy, with the values it has now."""
-    copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
-    differs = _names(table, columns, "s.%1$I IS DISTINCT FROM a.%1$I", " OR ")
+    copy, target, column = sql.name(copy_name(table)), sql.name(table), sql.name(key)
+    differs = names_of(table, columns, "s.%1$I IS DISTINCT FROM a.%1$I", " OR ")
     sql.do(
         f"""  IF NOT {_any_column(table, columns)} THEN RETURN; END IF;
   EXECUTE 'SELECT count(*) FROM {target} s LEFT JOIN {copy} a USING ({column}) WHERE a.{column} IS NULL OR '
@@ -240,16 +176,14 @@ def _refuse_untrue_copy(table: str, key: str, columns: Sequence[str]) -> None:
   END IF;""",
         "  bad bigint;",
     )
-    sql.break_off_unless(
-        f"NOT {_any_column(table, columns)} OR {sql.regclass(_copy_name(table))} IS NOT NULL"
-    )
+    sql.break_off_unless(f"NOT {_any_column(table, columns)} OR {sql.regclass(copy_name(table))} IS NOT NULL")
 
 
 def _removal(table: str, columns: Sequence[str]) -> str:
     target, keep = sql.name(table), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
     these = f"attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}) AND NOT attisdropped"
     numbers = f"ARRAY(SELECT attnum FROM pg_attribute WHERE {these})"
-    return f"""  todo := {_names(table, columns, "DROP COLUMN %1$I", ", ")};
+    return f"""  todo := {names_of(table, columns, "DROP COLUMN %1$I", ", ")};
   IF todo IS NULL THEN RETURN; END IF;
   INSERT INTO {archive.MANIFEST} (kind, name, origin, definition)
   SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
@@ -279,96 +213,3 @@ def _removal(table: str, columns: Sequence[str]) -> str:
   DROP TRIGGER IF EXISTS pipestate_keep_updated ON {target};
   DROP FUNCTION IF EXISTS {keep}();
   EXECUTE {sql.literal(f"ALTER TABLE {target} ")} || todo;"""
-
-
-def _entry(table: str) -> str:
-    return f"FROM {archive.MANIFEST} WHERE kind = 'columns' AND name = {sql.literal(table)}"
-
-
-def _hanging(table: str, what: str) -> str:
-    return f"(SELECT definition -> '{what}' {_entry(table)})"
-
-
-def _addition(table: str, there: str) -> str:
-    """The columns, NULL at first, their defaults only for rows to come; and the comment that the table had.
-
-    A default inside ADD COLUMN would fill the old rows: with one like now() none of them could be told
-    from a row that somebody has written since.
-    """
-    return f"""  IF NOT ({there}) THEN RETURN; END IF;
-  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n)
-    || coalesce(', ' || string_agg(format('ALTER COLUMN %I SET DEFAULT %s', c ->> 'name', c ->> 'default'), ', ')
-                FILTER (WHERE c ->> 'default' IS NOT NULL), ''), min(definition ->> 'comment')
-  INTO todo, old_comment
-  FROM {archive.MANIFEST}, jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS x (c, n)
-  WHERE kind = 'columns' AND name = {sql.literal(table)};
-  EXECUTE {sql.literal(f"ALTER TABLE {sql.name(table)} ")} || todo;
-  EXECUTE format({sql.literal(f"COMMENT ON TABLE {sql.name(table)} IS %L")}, old_comment);"""
-
-
-def _return(table: str, key: str, columns: Sequence[str], changed: str, derived: Mapping[str, str]) -> str:
-    """An UPDATE of those rows in which every column is still empty, or what its default made it.
-
-    `derived` sees the archived values as text (`a`), whatever their type; the result takes that type.
-    """
-    copy, target, column = sql.name(_copy_name(table)), sql.name(table), sql.name(key)
-    known = f"(SELECT attname FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))})"
-    only = f" AND attname IN {known}"
-    assignments = _names(table, columns, "%1$I = v.%1$I", ", ", only)
-    untouched = (
-        f"(SELECT string_agg(format('(%1$s.%2$I IS NULL OR %1$s.%2$I = %3$s)', {sql.literal(target)}, attname, "
-        f"coalesce(pg_get_expr(adbin, adrelid), 'NULL')), ' AND ') "
-        f"FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
-        f"WHERE attrelid = {sql.regclass(table)} AND attname IN ({sql.literals(columns)}){only})"
-    )
-    expressions = ", ".join(
-        f"({sql.literal(n)}, {sql.literal(expression)})" for n, expression in derived.items()
-    )
-    values = (
-        f"(SELECT string_agg(format('CASE WHEN %s THEN coalesce(%s, o.%I) ELSE o.%I END AS %I', "
-        f"{sql.literal(changed)}, {sql.as_type_of('attribute', 'x.expression')}, name, name, name), ', ') "
-        f"FROM (VALUES {expressions}) AS x (name, expression) JOIN pg_attribute attribute "
-        f"ON attrelid = {sql.regclass(_copy_name(table))} AND attname = x.name)"
-    )
-    as_text = f"(SELECT string_agg(format('o.%1$I::text AS %1$I', attname), ', ') FROM pg_attribute WHERE attrelid = {sql.regclass(_copy_name(table))} AND attnum > 0)"
-    return (
-        f"SELECT format('UPDATE {target} SET %s FROM (SELECT s.{column} AS k, %s FROM {target} s "
-        f"LEFT JOIN {copy} o USING ({column}) CROSS JOIN LATERAL (SELECT %s) a WHERE {{range s}}) v "
-        f"WHERE v.k = {target}.{column} AND {{range}} AND %s', {assignments}, {values}, {as_text}, {untouched})"
-    )
-
-
-def _completion(table: str, there: str) -> str:
-    target = sql.name(table)
-    return f"""  IF NOT ({there}) THEN RETURN; END IF;
-  FOR rule IN SELECT key, value FROM jsonb_each_text({_hanging(table, "constraints")}) LOOP
-    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = {sql.regclass(table)} AND conname = rule.key) THEN
-      BEGIN
-        EXECUTE format({sql.literal(f"ALTER TABLE {target} ADD CONSTRAINT %I %s")}, rule.key, rule.value);
-      EXCEPTION WHEN integrity_constraint_violation THEN
-        RAISE WARNING 'constraint % of {table} did not come back: rows written since break it', rule.key;
-      END;
-    END IF;
-  END LOOP;
-  FOR rule IN SELECT c ->> 'name' AS name, c ->> 'not_null' AS required, c ->> 'comment' AS comment
-      FROM jsonb_array_elements({_hanging(table, "columns")}) AS x (c) LOOP
-    IF rule.required::boolean THEN
-      BEGIN
-        EXECUTE format({sql.literal(f"ALTER TABLE {target} ALTER COLUMN %I SET NOT NULL")}, rule.name);
-      EXCEPTION WHEN not_null_violation THEN
-        RAISE WARNING '{table}.% stays nullable: rows written since have no value for it', rule.name;
-      END;
-    END IF;
-    IF rule.comment IS NOT NULL THEN
-      EXECUTE format({sql.literal(f"COMMENT ON COLUMN {target}.%I IS %L")}, rule.name, rule.comment);
-    END IF;
-  END LOOP;
-  FOR rule IN SELECT value FROM jsonb_array_elements_text({_hanging(table, "grants")}) LOOP
-    BEGIN
-      EXECUTE rule.value;
-    EXCEPTION WHEN undefined_object THEN
-      RAISE WARNING 'not granted again, the role is gone: %', rule.value;
-    END;
-  END LOOP;
-  DROP TABLE {sql.name(_copy_name(table))};
-  DELETE {_entry(table)};"""

@@ -1,15 +1,13 @@
 """What `alembic/env.py` runs: the connection, the lock, one transaction a revision, plain errors."""
 
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, DateTime, Engine, Identity, NullPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, DateTime, Engine, Identity, NullPool, create_engine, make_url
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
 
@@ -19,24 +17,12 @@ from pipestate.errors import ConfigError
 from pipestate.migrations import locks, sql
 from pipestate.migrations.failure import MigrationError, told_plainly
 from pipestate.migrations.objects import VERSION_TABLE
+from pipestate.migrations.sessions import SESSION, postgresql_session, sqlite_session
 
 X_OPTIONS = {
     "url": "the database",
     "force": "a reason to go through a closed gate",
     "naive-timezone": "how to read timestamps without a zone (UTC)",
-}
-SESSION = {
-    "TimeZone": "UTC",
-    "standard_conforming_strings": "on",
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "lock_timeout": locks.SESSION_LOCK_TIMEOUT,
-    "default_transaction_read_only": "off",
-    # Rows that a policy hides would count as absent: rather an error than an empty copy.
-    "row_security": "off",
-    # One core is enough for a migration: the others belong to those who write meanwhile.
-    "max_parallel_workers_per_gather": "0",
-    "max_parallel_maintenance_workers": "0",
 }
 SCRIPT_HEAD = r"""-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
 \set ON_ERROR_STOP on"""
@@ -186,7 +172,7 @@ def _run_online(context: EnvironmentContext, options: dict[str, str]) -> None:
 
 def _migrate(context: EnvironmentContext, connection: Connection, options: dict[str, str]) -> None:
     sqlite = connection.dialect.name == "sqlite"
-    prepare = _sqlite_session if sqlite else _postgresql_session
+    prepare = sqlite_session if sqlite else postgresql_session
     alone = _changes_something(context)
     with prepare(connection, alone=alone):
         context.configure(connection=connection, **_settings(options, alone=alone, sqlite=sqlite))
@@ -211,68 +197,6 @@ def _changes_something(context: EnvironmentContext) -> bool:
     except CommandError:
         return True
     return True
-
-
-@contextmanager
-def _postgresql_session(connection: Connection, *, alone: bool) -> Iterator[None]:
-    """Session settings and, for what changes something, the lock; both undone on a lent connection."""
-    level = connection.get_isolation_level()
-    connection.rollback()
-    connection.execution_options(isolation_level="AUTOCOMMIT")
-    wanted = dict(SESSION)
-    if connection.exec_driver_sql("SHOW server_version_num").scalar_one() >= "140000":
-        # A killed client's backend would otherwise sleep on in `lock_tables`, holding the lock.
-        wanted["client_connection_check_interval"] = "1s"
-    before = {name: connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted}
-    _set(connection, wanted)
-    try:
-        with locks.one_migration_at_a_time(connection) if alone else nullcontext():
-            connection.rollback()
-            connection.execution_options(isolation_level=level)
-            yield
-    finally:
-        if not connection.closed and not connection.invalidated:
-            connection.rollback()
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            _set(connection, before)
-            connection.rollback()
-            connection.execution_options(isolation_level=level)
-
-
-def _set(connection: Connection, settings: dict[str, str]) -> None:
-    for name, value in settings.items():
-        connection.exec_driver_sql(f"SET {name} = {sql.literal(value)}")
-
-
-@contextmanager
-def _sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
-    """Transactions that hold DDL, foreign keys off for rebuilds, nobody else until the run is over."""
-    driver: Any = connection.connection.dbapi_connection
-    level = driver.isolation_level
-    driver.isolation_level = None
-    foreign_keys = driver.execute("PRAGMA foreign_keys").fetchone()[0]
-    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
-    driver.execute("PRAGMA foreign_keys = OFF")
-    if alone:
-        locks.hold_sqlite_file(driver)
-    driver.execute("PRAGMA busy_timeout = 60000")
-    event.listen(connection, "begin", _begin_immediate)
-    try:
-        with warnings.catch_warnings():
-            # `rebuilt` brings them along by itself
-            warnings.filterwarnings("ignore", "Skipped unsupported reflection of expression-based index")
-            yield
-    finally:
-        event.remove(connection, "begin", _begin_immediate)
-        connection.rollback()
-        driver.execute("PRAGMA locking_mode = NORMAL")
-        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # only then is the lock let go
-        driver.execute(f"PRAGMA foreign_keys = {foreign_keys}")
-        driver.isolation_level = level
-
-
-def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _checked_url(context: EnvironmentContext, options: dict[str, str]) -> URL:
