@@ -138,9 +138,11 @@ class Postgres:
     admin: URL
     templates: dict[str, str] = field(default_factory=dict)
 
-    def create(self, template: str = "template1") -> Database:
+    def create(self, template: str | None = None) -> Database:
+        """A copy of the template; without one, an empty database in UTF-8, whatever the server's default."""
         name = f"pipestate_{uuid.uuid4().hex[:16]}"
-        self._execute(f'CREATE DATABASE {name} TEMPLATE "{template}"')
+        source = f'TEMPLATE "{template}"' if template else "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
+        self._execute(f"CREATE DATABASE {name} {source}")
         return Database(self.admin.set(database=name))
 
     def drop(self, database: Database) -> None:

@@ -52,10 +52,10 @@ def test_a_legacy_default_that_changes_with_time_does_not_keep_values_from_comin
 def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Database) -> None:
     pg.run(
         "DROP ROLE IF EXISTS hidden_owner",
-        "CREATE ROLE hidden_owner LOGIN SUPERUSER",
+        "CREATE ROLE hidden_owner LOGIN SUPERUSER PASSWORD 'x'",
         f"ALTER DATABASE {pg.url.database} OWNER TO hidden_owner",
     )
-    owned = Database(pg.url.set(username="hidden_owner"))
+    owned = Database(pg.url.set(username="hidden_owner", password="x"))
     owned.run(SITES, SITE_PROGRESS, *ROWS)
     chain = Chain(owned)
     chain.upgrade("0005")
