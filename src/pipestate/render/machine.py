@@ -66,7 +66,6 @@ def _runbook(runbook: RunbookReport) -> dict[str, Any]:
     return {
         "name": runbook.name,
         "path": runbook.path,
-        "sha256": runbook.sha256,
         "phases": [_phase(phase) for phase in runbook.phases],
     }
 
