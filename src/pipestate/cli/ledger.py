@@ -1,13 +1,12 @@
 """`attest`, `observe`, `history`: what people and probes write down, and what is written."""
 
-import os
 from typing import Annotated
 
 import typer
 
 from pipestate import db
 from pipestate import ledger as book
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Config, DatabaseUrl, RedisUrl, redis, target
 from pipestate.cli.output import console, print_json
 from pipestate.errors import ConfigError
 from pipestate.render.machine import instant
@@ -44,9 +43,7 @@ def observe(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A number from outside; repeatable."),
     ] = None,
-    redis_url: Annotated[
-        str | None, typer.Option("--redis-url", help="The queues' Redis; else REDIS_URL.", show_default=False)
-    ] = None,
+    redis_url: RedisUrl = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     config: Config = None,
@@ -55,14 +52,16 @@ def observe(
 
     Example: pipestate observe --set sqs_queue_depth=12
     """
+    from pipestate.pipeline.queues import counts
+    from pipestate.pipeline.wiring import read_wiring
+
     to = target(database_url, config)
     given = dict(book.parse_fact(fact) for fact in facts or [])
     probed: dict[str, float] = {}
-    redis = redis_url or os.environ.get("REDIS_URL")
-    if redis:
-        from pipestate.pipeline.queues import counts
-
-        probed = counts(redis)
+    wiring = read_wiring(to.ini)
+    url = redis(redis_url, wiring)
+    if url:
+        probed = counts(url, wiring)
     if not given and not probed:
         raise ConfigError(
             "nothing to observe: give --set name=value, or --redis-url (REDIS_URL) for the queues"

@@ -1,8 +1,9 @@
 """Options that every verb shares, and what they resolve to."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from sqlalchemy import URL
@@ -10,6 +11,9 @@ from sqlalchemy import URL
 from pipestate import config, db
 from pipestate.errors import ConfigError
 from pipestate.verify.select import Revisions
+
+if TYPE_CHECKING:
+    from pipestate.pipeline.wiring import Wiring
 
 DatabaseUrl = Annotated[
     str | None,
@@ -23,6 +27,15 @@ DatabaseUrl = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option("--config", "-c", metavar="INI", help="Another project's alembic.ini.", show_default=False),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        metavar="URL",
+        help="The queues' Redis; else REDIS_URL, or redis_url under [pipestate:queues] in alembic.ini.",
+        show_default=False,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
@@ -49,6 +62,11 @@ def project_ini(given: Path | None) -> Path:
         return given
     here = Path("alembic.ini")
     return here if here.is_file() else config.project_root() / "alembic.ini"
+
+
+def redis(given: str | None, wiring: "Wiring") -> str | None:
+    """The first of: the option, REDIS_URL, alembic.ini."""
+    return given or os.environ.get("REDIS_URL") or wiring.redis_url
 
 
 def target(database_url: str | None, ini: Path | None) -> Target:
