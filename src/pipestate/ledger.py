@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, cast, insert, inspect, literal, select, union_all
+from sqlalchemy import Connection, cast, func, insert, inspect, literal, select, union_all, update
 from sqlalchemy.types import String
 
 from pipestate.errors import ConfigError
@@ -18,6 +18,9 @@ from pipestate.schema import (
     pipestate_run,
 )
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, count
+
+# How many sites of a reconciliation are told one by one.
+DETAILS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,35 @@ def observe(connection: Connection, facts: Mapping[str, float], *, source: str, 
     ]
     if rows:
         connection.execute(insert(pipestate_observation), rows)
+
+
+def begin_reconciliation(connection: Connection, *, manual: bool, revision: str | None) -> int:
+    """That a run has begun: without an end, it was killed or broke off."""
+    require_ledger(connection)
+    values = {"triggered_by": "manual" if manual else "cron", "actor": who(), "revision": revision}
+    done = connection.execute(
+        insert(pipestate_reconciliation).values(values).returning(pipestate_reconciliation.c.id)
+    )
+    return int(done.scalar_one())
+
+
+def end_reconciliation(
+    connection: Connection,
+    run: int,
+    counts: Mapping[str, int],
+    details: list[dict[str, str]],
+    *,
+    broke_off: str | None,
+) -> None:
+    """What became of it; one that broke off keeps no end, and says why."""
+    table = pipestate_reconciliation
+    told = details[:DETAILS] + ([{"error": broke_off}] if broke_off else [])
+    values: dict[str, Any] = {"found": len(details), "details": told or None, **counts}
+    if broke_off is None:
+        values["finished_at"] = (
+            func.clock_timestamp() if connection.dialect.name == "postgresql" else func.now()
+        )
+    connection.execute(update(table).where(table.c.id == run).values(values))
 
 
 def parse_fact(text: str) -> tuple[str, float]:

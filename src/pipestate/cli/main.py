@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import ledger, purge, runbook, status, verify
+from pipestate.cli import ledger, purge, reconcile, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.errors import PipestateError
 
@@ -21,6 +21,7 @@ app.command()(status.plan)
 app.command()(status.status)
 app.command()(ledger.attest)
 app.command()(ledger.observe)
+app.command()(reconcile.reconcile)
 app.command()(ledger.history)
 app.add_typer(runbook.app, name="runbook")
 app.command()(purge.purge)

@@ -37,6 +37,17 @@ RedisUrl = Annotated[
         show_default=False,
     ),
 ]
+StorageDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--storage-dir",
+        metavar="D",
+        help="Where the sites' files are; else STORAGE_DIR.",
+        show_default=False,
+        envvar="STORAGE_DIR",
+        show_envvar=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -67,6 +78,15 @@ def project_ini(given: Path | None) -> Path:
 def redis(given: str | None, wiring: "Wiring") -> str | None:
     """The first of: the option, REDIS_URL, alembic.ini."""
     return given or os.environ.get("REDIS_URL") or wiring.redis_url
+
+
+def require_redis(given: str | None, wiring: "Wiring") -> str:
+    url = redis(given, wiring)
+    if not url:
+        raise ConfigError(
+            "no Redis given: use --redis-url or REDIS_URL, or redis_url under [pipestate:queues] in alembic.ini"
+        )
+    return url
 
 
 def target(database_url: str | None, ini: Path | None) -> Target:

@@ -9,20 +9,19 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from pipestate.pipeline.claims import record_claim
 from pipestate.pipeline.hot import fetch_one
 from pipestate.pipeline.stages import InvalidJobs, StageNotStarted, UnknownSite, UnknownStage
 from pipestate.pipeline.statements import (
     CLAIM,
     DIALECTS,
     EXISTS,
-    RECORD_CLAIM,
     SQL,
     StageSql,
 )
 from pipestate.pipeline.truncate import error_text
 
 _CLAIM = {name: write(CLAIM) for name, write in DIALECTS.items()}
-_RECORD_CLAIM = {name: write(RECORD_CLAIM) for name, write in DIALECTS.items()}
 _EXISTS = {name: write(EXISTS) for name, write in DIALECTS.items()}
 
 
@@ -59,7 +58,7 @@ def finish_job(
     if row is None:
         return _finish_otherwise(conn, sql, stage, parameters)
     if row[3]:
-        _record_claim(conn, subdomain, stage)
+        record_claim(conn, subdomain, stage)
     return JobOutcome(row[0], row[1], row[2], bool(row[3]))
 
 
@@ -91,7 +90,7 @@ def claim_coordinator_enqueue(conn: Connection, subdomain: str) -> bool:
     parameters = {"site": subdomain}
     row = conn.exec_driver_sql(_CLAIM[conn.dialect.name], parameters).first()
     if row is not None:
-        _record_claim(conn, subdomain, str(row[0]))
+        record_claim(conn, subdomain, str(row[0]))
         return True
     if conn.exec_driver_sql(_EXISTS[conn.dialect.name], parameters).first() is None:
         raise UnknownSite(subdomain)
@@ -126,7 +125,7 @@ def _finish_keyed(
     if row is None:
         return _finish_otherwise(conn, sql, stage, parameters)
     if row[3]:
-        _record_claim(conn, parameters["site"], stage)
+        record_claim(conn, parameters["site"], stage)
     return JobOutcome(row[0], row[1], row[2], bool(row[3]))
 
 
@@ -159,8 +158,3 @@ def _look(conn: Connection, sql: StageSql, stage: str, subdomain: str) -> JobOut
     if not row[3]:
         raise StageNotStarted(subdomain, stage)
     return JobOutcome(row[0], row[1], row[2], False)
-
-
-def _record_claim(conn: Connection, subdomain: str, stage: str) -> None:
-    """The age of the claim and its attempts, in the caller's transaction; once a stage run."""
-    conn.exec_driver_sql(_RECORD_CLAIM[conn.dialect.name], {"site": subdomain, "stage": stage})

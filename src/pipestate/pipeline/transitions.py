@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from pipestate.pipeline.claims import forget_claim, record_claim
 from pipestate.pipeline.stages import (
     COMPLETED,
     InvalidJobs,
@@ -15,7 +16,7 @@ from pipestate.pipeline.stages import (
     require_stage,
     step_of,
 )
-from pipestate.pipeline.statements import DIALECTS, EXISTS, FORGET_CLAIM, RECORD_CLAIM, SQL, done, names
+from pipestate.pipeline.statements import DIALECTS, EXISTS, SQL, done, names
 
 
 def initialize_stage(
@@ -111,9 +112,9 @@ def _start(conn: Connection, subdomain: str, to: str, totals: Mapping[str, int],
         f"DELETE FROM pipeline_job WHERE subdomain = {{{{site}}}} AND stage IN ({names((*totals, *idle))})",
         site=subdomain,
     )
-    _execute(conn, FORGET_CLAIM, site=subdomain)
+    forget_claim(conn, subdomain)
     if row[0]:
-        _execute(conn, RECORD_CLAIM, site=subdomain, stage=to)
+        record_claim(conn, subdomain, to)
     return bool(row[0])
 
 
@@ -154,7 +155,7 @@ def _complete(conn: Connection, subdomain: str) -> None:
     ).first()
     if row is None:
         raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
-    _execute(conn, FORGET_CLAIM, site=subdomain)
+    forget_claim(conn, subdomain)
 
 
 def _current_stage(conn: Connection, subdomain: str) -> str | None:

@@ -5,6 +5,7 @@ The section `[pipestate:queues]` of alembic.ini says it: a line for `<stage>_job
 """
 
 import configparser
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipestate.errors import ConfigError
 from pipestate.pipeline.stages import STAGES, step_of
 
 SECTION = "pipestate:queues"
+SECONDS = {"s": 1, "m": 60, "h": 3600}
 EXAMPLE = "ocr_job = ocr clerk.workers.ocr_page_job 10m"
 
 
@@ -22,7 +24,7 @@ class Place:
 
     queue: str
     function: str
-    timeout: str | None = None
+    timeout: int | None = None
 
     @property
     def name(self) -> str:
@@ -79,9 +81,11 @@ def read_wiring(ini: Path) -> Wiring:
 
 
 def _place(ini: Path, key: str, value: str) -> Place:
-    words = value.split()
-    if len(words) not in (2, 3):
+    found = re.fullmatch(r"(\S+)\s+([\w.]+)(?:\s+(\d+)([smh]))?", value.strip())
+    if found is None:
         raise ConfigError(
-            f"{ini}: {key} in [{SECTION}] is {value!r}; write queue and function, as in {EXAMPLE}"
+            f"{ini}: {key} in [{SECTION}] is {value!r}; write queue, function and, if need be, "
+            f"a timeout, as in {EXAMPLE}"
         )
-    return Place(*words)
+    queue, function, number, unit = found.groups()
+    return Place(queue, function, int(number) * SECONDS[unit] if number else None)

@@ -1,0 +1,216 @@
+"""Reconciliation: find stuck sites, plan, apply exactly the plan, each site in its own transaction."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    delete,
+    func,
+    inspect,
+    literal_column,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+
+from pipestate import db, ledger
+from pipestate.errors import ConfigError
+from pipestate.pipeline.alone import alone
+from pipestate.pipeline.claims import forget_claim, record_claim
+from pipestate.pipeline.dispatch import alive, send
+from pipestate.pipeline.recovery import Action, Step, World, plan_site
+from pipestate.pipeline.statements import SQLITE
+from pipestate.pipeline.storage import Storage, StorageError
+from pipestate.pipeline.stuck import THRESHOLD_HOURS, StuckSite, find_site, find_stuck, version_of_row
+from pipestate.pipeline.wiring import Wiring
+from pipestate.schema import pipeline_claim, pipeline_job, sites
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+MAX_ATTEMPTS = 5
+LOCK_TIMEOUT = "2s"
+
+
+class Result(StrEnum):
+    RECOVERED = "recovered"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a step."""
+
+    step: Step
+    result: Result
+    reason: str
+
+
+Progress = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciler:
+    """Where it works, and what it takes for stuck. With `site` it is a person's doing: no cap on attempts."""
+
+    url: URL
+    redis: "Redis"
+    wiring: Wiring
+    storage: Storage | None
+    hours: float = THRESHOLD_HOURS
+    max_attempts: int = MAX_ATTEMPTS
+    site: str | None = None
+
+    def plan(self) -> list[Step]:
+        """What would be done; reads only, in the database and in Redis alike."""
+        calls = alive(self.redis, self.wiring)
+        cap = sys.maxsize if self.site else self.max_attempts
+        world = World(self.wiring, calls, self.storage, cap)
+        with db.reader(self.url) as conn:
+            return [_plan(site, world) for site in find(conn, self.hours, self.site)]
+
+    def run(self, *, revision: str | None, on_done: Progress) -> list[Outcome] | None:
+        """Plan and apply; None when another reconciler is at work."""
+        engine = db.engine_for(self.url)
+        with db.reachable(self.url), alone(engine) as free:
+            if not free:
+                return None
+            steps = self.plan()
+            return apply(
+                engine, self.redis, steps, manual=self.site is not None, revision=revision, on_done=on_done
+            )
+
+
+def find(conn: Connection, hours: float, site: str | None) -> list[StuckSite]:
+    """The stuck sites, or that one if it is stuck."""
+    if not inspect(conn).has_table(pipeline_claim.name):
+        raise ConfigError("this database has no counters yet: run alembic upgrade 0005 first")
+    stuck = find_stuck(conn, hours)
+    if site is None:
+        return stuck
+    find_site(conn, site)
+    return [found for found in stuck if found.subdomain == site]
+
+
+def _plan(site: StuckSite, world: World) -> Step:
+    try:
+        return plan_site(site, world)
+    except StorageError as error:
+        return Step(site, Action.PERSON, str(error))
+
+
+def apply(
+    engine: Engine,
+    redis: "Redis",
+    steps: list[Step],
+    *,
+    manual: bool,
+    revision: str | None,
+    on_done: Progress,
+) -> list[Outcome]:
+    """Do what was planned, and write it into the ledger; a run that breaks off stays unfinished there."""
+    outcomes: list[Outcome] = []
+    with engine.connect() as conn:
+        with conn.begin():
+            run = ledger.begin_reconciliation(conn, manual=manual, revision=revision)
+        try:
+            for step in steps:
+                outcomes.append(_apply(conn, redis, step, manual=manual))
+                on_done(outcomes[-1])
+        except Exception as error:
+            _close(conn, run, outcomes, broke_off=str(error))
+            raise
+        _close(conn, run, outcomes, broke_off=None)
+    return outcomes
+
+
+def _apply(conn: Connection, redis: "Redis", step: Step, *, manual: bool) -> Outcome:
+    """The calls are sent inside the transaction: if Redis refuses them, nothing is written either.
+
+    The other way round, a kill between the two leaves calls in the queue that the database does not know
+    of: the next run finds them alive, and whoever they move finds the site as it was.
+    """
+    if not step.recovers:
+        return Outcome(step, Result.SKIPPED, step.reason)
+    try:
+        with conn.begin():
+            _bound_waiting(conn)
+            if not _take(conn, step, manual=manual):
+                return Outcome(step, Result.SKIPPED, "it has moved on meanwhile")
+            send(redis, step.parcels)
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return Outcome(step, Result.FAILED, " ".join(str(error.orig).split()))
+    return Outcome(step, Result.RECOVERED, step.reason)
+
+
+def _bound_waiting(conn: Connection) -> None:
+    if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+
+
+def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
+    """Write the plan down, if the site is still the one that was planned for."""
+    site = step.site
+    values: dict[str, Any] = {
+        "updated_at": _now(conn),
+        "coordinator_enqueued": step.action is Action.COORDINATOR,
+        **{
+            f"{stage}_{what}": getattr(counters, what)
+            for stage, counters in step.counters.items()
+            for what in ("total", "completed", "failed")
+        },
+    }
+    same = (
+        sites.c.subdomain == site.subdomain,
+        sites.c.current_stage == site.stage,
+        sites.c.coordinator_enqueued.is_(site.claimed),
+        version_of_row().is_not_distinct_from(site.version),
+    )
+    if conn.execute(update(sites).where(*same).values(values)).rowcount == 0:
+        return False
+    if step.action is Action.JOBS:
+        _forget_keys(conn, step)
+    if manual:
+        forget_claim(conn, site.subdomain)
+    record_claim(conn, site.subdomain, site.stage)
+    return True
+
+
+def _forget_keys(conn: Connection, step: Step) -> None:
+    keys = pipeline_job.c
+    conn.execute(
+        delete(pipeline_job).where(
+            keys.subdomain == step.site.subdomain,
+            keys.stage.in_(step.counters),
+            keys.job_key.not_in(step.succeeded),
+        )
+    )
+
+
+def _now(conn: Connection) -> ColumnElement[Any]:
+    return literal_column(SQLITE.now) if conn.dialect.name == "sqlite" else func.clock_timestamp()
+
+
+def _close(conn: Connection, run: int, outcomes: list[Outcome], *, broke_off: str | None) -> None:
+    details = [
+        {
+            "subdomain": outcome.step.site.subdomain,
+            "stage": outcome.step.site.stage,
+            "action": str(outcome.step.action),
+            "result": str(outcome.result),
+            "reason": outcome.reason,
+        }
+        for outcome in outcomes
+    ]
+    counts = {str(result): sum(outcome.result is result for outcome in outcomes) for result in Result}
+    with conn.begin():
+        ledger.end_reconciliation(conn, run, counts, details, broke_off=broke_off)
