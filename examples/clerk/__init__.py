@@ -1,0 +1,1 @@
+"""An application in miniature, on pipestate's counters and RQ: see workers.py."""
