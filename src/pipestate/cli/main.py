@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import ledger, purge, runbook, status, verify
+from pipestate.cli import ledger, purge, queues, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.errors import PipestateError
 
@@ -22,6 +22,7 @@ app.command()(status.status)
 app.command()(ledger.attest)
 app.command()(ledger.observe)
 app.command()(ledger.history)
+app.add_typer(queues.app, name="queues")
 app.add_typer(runbook.app, name="runbook")
 app.command()(purge.purge)
 app.command()(demo)

@@ -69,6 +69,16 @@ def redis(given: str | None, wiring: "Wiring") -> str | None:
     return given or os.environ.get("REDIS_URL") or wiring.redis_url
 
 
+def require_redis(given: str | None, wiring: "Wiring") -> str:
+    url = redis(given, wiring)
+    if not url:
+        raise ConfigError(
+            "no Redis given: give --redis-url, or set REDIS_URL, "
+            "or redis_url under [pipestate:queues] in alembic.ini"
+        )
+    return url
+
+
 def target(database_url: str | None, ini: Path | None) -> Target:
     path = project_ini(ini)
     return Target(config.resolve_url(database_url, ini_url=config.ini_url(path)), path)
