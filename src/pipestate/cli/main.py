@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import ledger, purge, reconcile, runbook, status, verify
+from pipestate.cli import ledger, purge, queues, reconcile, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.errors import PipestateError
 
@@ -23,6 +23,7 @@ app.command()(ledger.attest)
 app.command()(ledger.observe)
 app.command()(reconcile.reconcile)
 app.command()(ledger.history)
+app.add_typer(queues.app, name="queues")
 app.add_typer(runbook.app, name="runbook")
 app.command()(purge.purge)
 app.command()(demo)

@@ -84,7 +84,8 @@ def require_redis(given: str | None, wiring: "Wiring") -> str:
     url = redis(given, wiring)
     if not url:
         raise ConfigError(
-            "no Redis given: use --redis-url or REDIS_URL, or redis_url under [pipestate:queues] in alembic.ini"
+            "no Redis given: give --redis-url, or set REDIS_URL, "
+            "or redis_url under [pipestate:queues] in alembic.ini"
         )
     return url
 

@@ -8,16 +8,16 @@ import io
 import json
 import pickle
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 PLAIN = {
-    "builtins": {"set", "frozenset", "bytearray", "complex", "range", "slice"},
+    "builtins": {"set", "frozenset", "bytearray", "complex"},
     "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
     "decimal": {"Decimal"},
-    "pathlib": {"Path", "PosixPath", "PurePath", "PurePosixPath"},
-    "pathlib._local": {"Path", "PosixPath", "PurePath", "PurePosixPath"},
     "uuid": {"UUID"},
 }
+PATHS = {"Path", "PosixPath", "PurePath", "PurePosixPath"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,16 @@ def read_call(data: bytes) -> Call | None:
     True
     """
     try:
-        function, _instance, args, kwargs = _loads(data)
+        function, _instance, args, kwargs = load_plain(data)
+        if not isinstance(args, tuple | list):
+            return None
         return Call(str(function), tuple(args), dict(kwargs))
     except Exception:  # a pickle can raise anything
         return None
 
 
-def _loads(data: bytes) -> Any:
+def load_plain(data: bytes) -> Any:
+    """What either serializer has written; raises what the bytes make it raise."""
     if data[:1] in (b"[", b"{"):
         return json.loads(data)
     return _PlainUnpickler(io.BytesIO(data)).load()
@@ -82,4 +85,7 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name in PLAIN.get(module, ()):
             return super().find_class(module, name)
+        if module in ("pathlib", "pathlib._local") and name in PATHS:
+            # Not the class: it is Python's own, and a pickle can set attributes on what it names.
+            return lambda *parts: PurePosixPath(*map(str, parts))
         return type(name, (Opaque,), {"__module__": module})

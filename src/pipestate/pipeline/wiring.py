@@ -60,8 +60,7 @@ class Wiring:
 
 def read_wiring(ini: Path) -> Wiring:
     """The section of that alembic.ini, over what this migration's queues are called."""
-    parser = configparser.ConfigParser({"here": str(ini.resolve().parent)}, interpolation=None)
-    parser.read(ini, encoding="utf-8")
+    parser = _parsed(ini)
     if not parser.has_section(SECTION):
         return Wiring()
     jobs, coordinators = dict(DEFAULT_JOBS), dict(DEFAULT_COORDINATORS)
@@ -71,13 +70,23 @@ def read_wiring(ini: Path) -> Wiring:
             jobs[stage] = _place(ini, key, value)
         elif stage in STAGES and what == "coordinator":
             coordinators[stage] = _place(ini, key, value)
-        elif key not in ("here", "missing", "redis_url"):
+        elif key not in ("missing", "redis_url") and key not in parser.defaults():
             raise ConfigError(
                 f"{ini}: [{SECTION}] has {key}; write <stage>_job or <stage>_coordinator, "
                 f"where a stage is one of {', '.join(STAGES)}"
             )
     url = parser.get(SECTION, "redis_url", fallback=None)
     return Wiring(jobs, coordinators, parser.get(SECTION, "missing", fallback=None), url)
+
+
+def _parsed(ini: Path) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser({"here": str(ini.resolve().parent)}, interpolation=None)
+    try:
+        parser.read(ini, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError) as error:
+        # Its message has lines of its own, and names the file as it was opened.
+        raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; mend it there") from error
+    return parser
 
 
 def _place(ini: Path, key: str, value: str) -> Place:

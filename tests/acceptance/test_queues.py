@@ -1,0 +1,224 @@
+"""`pipestate queues` as it is typed: sentences, JSON, exit codes, and what it never shows."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from redis import Redis
+
+from alembics import Chain
+from bed import Database
+from pipestate.cli.main import main
+from queue_scene import Scene, contents
+
+SECRET = "s3cr3t-pa55w0rd"
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def url(redis_url: str) -> str:
+    return redis_url.rpartition("/")[0] + "/9"
+
+
+@pytest.fixture
+def scene(url: str) -> Iterator[Scene]:
+    with Redis.from_url(url) as redis:
+        redis.flushdb()
+        yield Scene(redis)
+        redis.flushdb()
+
+
+@pytest.fixture
+def pipestate(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", url)
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["pipestate", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert SECRET not in said.out + said.err
+        return Done(int(str(ended.value.code or 0)), said.out, said.err)
+
+    return run
+
+
+def test_dry_run_says_it_and_changes_nothing(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
+    scene.bystanders()
+    failed = scene.fail_many(2695)
+    for _ in range(82):
+        scene.defer(on=failed[:2])
+    before = contents(scene.redis)
+    done = pipestate("queues", "clear", "--dry-run")
+    assert done == (0, "Would delete 82 deferred coordinators and 2,695 failed OCR jobs\n", "")
+    assert contents(scene.redis) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clear_names_its_file_and_a_rerun_has_nothing_to_do(
+    scene: Scene, pipestate: Command, tmp_path: Path
+) -> None:
+    scene.defer(on=scene.fail_many(3))
+    done = pipestate("queues", "clear")
+    assert (done.code, done.out) == (0, "Deleted 1 deferred coordinator and 3 failed OCR jobs\n")
+    (file,) = tmp_path.iterdir()
+    assert re.fullmatch(r"pipestate-cleared-\d{8}T\d{6}Z\.jsonl", file.name)
+    assert done.err == f"4 exported to {file.name}\n"
+    assert len(file.read_text().splitlines()) == 4
+    assert pipestate("queues", "clear") == (0, "nothing to clear\n", "")
+    assert pipestate("queues", "clear", "--dry-run") == (0, "nothing to clear\n", "")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_clear_as_json(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
+    (gone, *_) = scene.fail_many(3)
+    scene.redis.delete(gone.key)
+    figures = {"deferred_coordinators": 0, "failed_ocr_jobs": 2, "dangling": 1, "changed": [], "gone": []}
+    dry = pipestate("queues", "clear", "--dry-run", "--json", "--export", "kept.jsonl")
+    assert json.loads(dry.out) == {"dry_run": True, "export": None, **figures}
+    assert not (tmp_path / "kept.jsonl").exists()
+    done = pipestate("queues", "clear", "--json", "--export", "kept.jsonl")
+    assert json.loads(done.out) == {"dry_run": False, "export": "kept.jsonl", **figures}
+    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 3
+    again = json.loads(pipestate("queues", "clear", "--json").out)
+    assert (again["failed_ocr_jobs"], again["export"]) == (0, None)
+
+
+def test_a_file_that_cannot_be_written(scene: Scene, pipestate: Command) -> None:
+    scene.fail_many(1)
+    done = pipestate("queues", "clear", "--export", "no/such/place.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "pipestate: cannot write no/such/place.jsonl: No such file or directory; "
+        "nothing was deleted, name another file with --export\n"
+    )
+    assert scene.redis.zcard("rq:failed:ocr") == 1
+
+
+def test_show(scene: Scene, pipestate: Command) -> None:
+    scene.bystanders()
+    scene.defer(on=scene.fail_many(1200))
+    (gone,) = scene.fail_many(1)
+    scene.redis.delete(gone.key)
+    before = contents(scene.redis)
+    done = pipestate("queues", "show")
+    lines = done.out.splitlines()
+    assert " ".join(lines[0].split()) == (
+        "queue queued started deferred scheduled failed finished in the way gone"
+    )
+    assert ["ocr", "5", "0", "0", "1", "1,222", "0", "1,200", "1"] in [line.split() for line in lines]
+    assert ["compilation", "1", "0", "2", "0", "0", "0", "1", "0"] in [line.split() for line in lines]
+    assert "In the way: 1 deferred coordinator, 1,200 failed OCR jobs and 1 id whose job is gone." in done.out
+    assert max(map(len, lines[:6])) <= 80, lines
+    assert contents(scene.redis) == before
+
+
+def test_show_as_json(scene: Scene, pipestate: Command) -> None:
+    scene.fail_many(2)
+    data = json.loads(pipestate("queues", "show", "--json").out)
+    assert [row["queue"] for row in data["queues"]] == [
+        *("compilation", "deploy", "extraction", "fetch", "ocr")
+    ]
+    assert data["queues"][-1] == {
+        **dict.fromkeys(("queued", "started", "deferred", "scheduled", "finished"), 0),
+        **{"queue": "ocr", "failed": 2, "deferred_coordinators": 0, "failed_ocr_jobs": 2, "dangling": 0},
+    }
+    assert (data["deferred_coordinators"], data["failed_ocr_jobs"], data["dangling"]) == (0, 2, 0)
+
+
+def test_names_come_from_the_ini(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
+    ini = tmp_path / "other.ini"
+    ini.write_text("[pipestate:queues]\nocr_job = scans app.read_page\nocr_coordinator = build app.done\n")
+    other = Scene(scene.redis, ocr="scans", compilation="build")
+    other.defer("app.done", on=other.fail_many(2, "app.read_page"))
+    assert pipestate("queues", "clear", "--dry-run").out == "nothing to clear\n"
+    rows = json.loads(pipestate("queues", "show", "--json", "--config", str(ini)).out)["queues"]
+    assert [row["queue"] for row in rows] == ["build", "scans"]
+    done = pipestate("queues", "clear", "--config", str(ini))
+    assert done.out == "Deleted 1 deferred coordinator and 2 failed OCR jobs\n"
+
+
+def test_observe_after_clear_says_0(scene: Scene, pipestate: Command, sqlite_database: Database) -> None:
+    Chain(sqlite_database).upgrade("0002")
+    scene.bystanders()
+    scene.defer(on=scene.fail_many(3))
+    pipestate("queues", "clear")
+    done = pipestate("observe", "--json", "--database-url", sqlite_database.text)
+    assert json.loads(done.out) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
+
+
+@pytest.mark.parametrize("verb", ["show", "clear"])
+def test_redis_is_away(pipestate: Command, verb: str) -> None:
+    done = pipestate("queues", verb, "--redis-url", f"redis://app:{SECRET}@127.0.0.1:1/0")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("pipestate: Redis does not answer: ")
+    assert done.err.endswith("; check --redis-url or REDIS_URL\n")
+
+
+def test_no_redis_is_named(pipestate: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REDIS_URL")
+    done = pipestate("queues", "clear")
+    assert done.code == 2
+    assert "give --redis-url, or set REDIS_URL, or redis_url under [pipestate:queues]" in done.err
+
+
+@pytest.mark.parametrize("password", ["12#" + SECRET, "12/" + SECRET, "12?" + SECRET])
+def test_a_password_that_is_not_encoded_is_not_taken_for_a_host(pipestate: Command, password: str) -> None:
+    done = pipestate("queues", "show", "--redis-url", f"redis://app:{password}@127.0.0.1:1/0")
+    assert done.code == 2
+    assert "percent-encoded" in done.err
+    assert "12" not in done.err
+
+
+def test_a_wrong_password_is_not_repeated(scene: Scene, pipestate: Command, url: str) -> None:
+    done = pipestate("queues", "show", "--redis-url", url.replace("//", f"//nobody:{SECRET}@"))
+    assert done.code == 3
+    assert "password" in done.err
+
+
+def test_a_user_who_may_not_delete(scene: Scene, pipestate: Command, url: str, tmp_path: Path) -> None:
+    scene.fail_many(2)
+    scene.redis.acl_setuser(
+        "looker",
+        enabled=True,
+        passwords=[f"+{SECRET}"],
+        keys=["*"],
+        categories=["+@read"],
+        commands=["+select"],
+    )
+    try:
+        limited = url.replace("//", f"//looker:{SECRET}@")
+        assert pipestate("queues", "show", "--redis-url", limited).code == 0
+        done = pipestate("queues", "clear", "--redis-url", limited)
+    finally:
+        scene.redis.acl_deluser("looker")
+    assert (done.code, done.out) == (3, "")
+    assert "Redis refuses: " in done.err
+    assert scene.redis.zcard("rq:failed:ocr") == 2
+
+
+def test_without_rq(pipestate: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rq", None)
+    done = pipestate("queues", "show")
+    assert done.code == 2
+    assert "pip install 'pipestate[rq]'" in done.err
+
+
+@pytest.mark.parametrize("verb", ["show", "clear"])
+def test_help_has_an_example(pipestate: Command, verb: str) -> None:
+    assert f"Example: pipestate queues {verb}" in pipestate("queues", verb, "--help").out

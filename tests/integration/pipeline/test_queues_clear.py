@@ -1,0 +1,356 @@
+"""Clearing the queues on a real Redis: only the jobs meant, with all that belongs to them, and in a file."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+from redis import Redis
+from rq import SimpleWorker
+from rq.exceptions import InvalidJobOperation, NoSuchJobError
+from rq.executions import Execution
+from rq.group import Group
+from rq.job import Job, JobStatus
+from rq.queue import Queue
+
+from pipestate.errors import ConfigError
+from pipestate.pipeline import queues
+from pipestate.pipeline.clearing import Cleared, Figures, Planned, clear, figures, plan_clearing
+from pipestate.pipeline.export import Export, export
+from pipestate.pipeline.keys import EXECUTIONS, JOBS, keys_of, started_key
+from pipestate.pipeline.queues import counts
+from pipestate.pipeline.removal import remove
+from pipestate.pipeline.wiring import Place, Wiring
+from queue_scene import COORDINATOR, OCR, Scene, contents
+
+NOTHING = {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
+
+
+@pytest.fixture
+def url(redis_url: str) -> str:
+    return redis_url.rpartition("/")[0] + "/9"
+
+
+@pytest.fixture
+def scene(url: str) -> Iterator[Scene]:
+    with Redis.from_url(url) as redis:
+        redis.flushdb()
+        yield Scene(redis)
+        redis.flushdb()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "cleared.jsonl"
+
+
+def clear_all(redis: "Redis", file: Path, wiring: Wiring | None = None) -> Cleared:
+    return clear(redis, export(redis, plan_clearing(redis, wiring or Wiring()), file))
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def prepared(scene: Scene, file: Path) -> Export:
+    return export(scene.redis, plan_clearing(scene.redis, Wiring()), file)
+
+
+def test_the_scene_of_the_runbook(scene: Scene, url: str, file: Path) -> None:
+    waiting, *_ = scene.bystanders()
+    before = contents(scene.redis)
+    ran = [scene.run(), scene.run()]
+    failed = ran + scene.fail_many(2693)
+    for site in range(82):
+        scene.defer(on=[waiting, *failed[site * 30 : site * 30 + 3]])
+    assert counts(url) == {"deferred_coordinators": 82.0, "failed_ocr_jobs": 2695.0}
+
+    cleared = clear_all(scene.redis, file)
+
+    assert cleared == Cleared(Figures(82, 2695, 0))
+    assert contents(scene.redis) == before, "as if they had never been, and the others as they were"
+    assert counts(url) == NOTHING
+    assert len({line["id"] for line in lines(file)}) == 82 + 2695
+    assert plan_clearing(scene.redis, Wiring()) == ()
+
+
+def test_planning_changes_nothing(scene: Scene, url: str) -> None:
+    scene.bystanders()
+    jobs = scene.fail_many(3)
+    scene.defer(on=jobs)
+    # Expired long ago: what lists a registry through RQ would drop it.
+    scene.redis.zadd("rq:failed:ocr", {jobs[0].id: 1.0})
+    before = contents(scene.redis)
+    assert figures(plan_clearing(scene.redis, Wiring())) == Figures(1, 3, 0)
+    counts(url)
+    assert contents(scene.redis) == before
+
+
+def test_ids_whose_job_is_gone_go_as_well(scene: Scene, url: str, file: Path) -> None:
+    scene.bystanders()
+    before = contents(scene.redis)
+    (failed,) = scene.fail_many(1)
+    deferred = scene.defer(on=[failed])
+    scene.redis.delete(failed.key, deferred.key)
+    (half,) = scene.fail_many(1)
+    scene.redis.hdel(half.key, "data")  # what a late heartbeat leaves: RQ finds no job in it
+    assert counts(url) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
+    assert clear_all(scene.redis, file).deleted == Figures(0, 0, 3)
+    assert contents(scene.redis) == before
+    assert [line["dangling"] for line in lines(file)] == [True] * 3
+
+
+def test_a_dangling_id_whose_job_comes_back_is_left(scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    scene.redis.delete(job.key)
+    exported = prepared(scene, file)
+    scene.redis.zrem("rq:failed:ocr", job.id)
+    scene.enqueue("ocr", OCR, "a.ca.us", job_id=job.id)
+    assert clear(scene.redis, exported).changed == (job.id,)
+    assert Job.exists(job.id, scene.redis)
+
+
+def test_what_cannot_be_read_stays(scene: Scene, url: str, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    scene.redis.hset(job.key, "data", b"\x80\x04 no pickle")
+    before = contents(scene.redis)
+    assert plan_clearing(scene.redis, Wiring()) == ()
+    assert contents(scene.redis) == before
+    assert counts(url) == NOTHING
+
+
+@pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
+def test_a_job_that_has_moved_on_stays_although_a_registry_kept_its_id(
+    scene: Scene, url: str, status: JobStatus
+) -> None:
+    deferred = scene.defer(on=[scene.enqueue("ocr", OCR)])
+    deferred.set_status(status)
+    assert plan_clearing(scene.redis, Wiring()) == ()
+    assert counts(url) == NOTHING, "it is not deferred: the gate asks for what clear can clear"
+
+
+def test_stopped_jobs_lie_among_the_failed_and_go(scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    job.set_status(JobStatus.STOPPED)
+    assert clear_all(scene.redis, file).deleted == Figures(0, 1, 0)
+
+
+def test_jobs_of_the_json_serializer(scene: Scene, file: Path) -> None:
+    queue = Queue("compilation", connection=scene.redis, serializer="json")
+    job = queue.enqueue(COORDINATOR, "a.ca.us", depends_on=[scene.enqueue("ocr", OCR)], meta={"by": "cron"})
+    assert clear_all(scene.redis, file).deleted == Figures(1, 0, 0)
+    (line,) = lines(file)
+    assert (line["id"], line["args"], line["meta"]) == (job.id, ["a.ca.us"], {"by": "cron"})
+
+
+def test_groups_and_runs_of_a_job_leave_nothing(scene: Scene, file: Path) -> None:
+    scene.bystanders()
+    before = contents(scene.redis)
+    (job,) = Group.create(scene.redis, "pages").enqueue_many(
+        scene.queue("ocr"), [Queue.prepare_data(OCR, ("a.ca.us",))]
+    )
+    scene.queue("ocr").remove(job)
+    with scene.redis.pipeline() as pipeline:
+        Execution.create(job, 600, pipeline)  # a worker that was killed leaves one behind
+        job.set_status(JobStatus.FAILED, pipeline=pipeline)
+        job._handle_failure("killed", pipeline)
+        pipeline.execute()
+    assert clear_all(scene.redis, file).deleted == Figures(0, 1, 0)
+    assert contents(scene.redis) == before
+
+
+def test_other_names_for_queues_and_functions(url: str, scene: Scene, file: Path) -> None:
+    other = Scene(scene.redis, ocr="scans", compilation="build")
+    other.fail_many(2, "app.read_page")
+    other.defer("app.pages_done", on=[other.enqueue("scans", "app.read_page")])
+    scene.fail_many(1)
+    wiring = Wiring({"ocr": Place("scans", "app.read_page")}, {"ocr": Place("build", "app.pages_done")})
+    assert counts(url, wiring) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
+    assert clear_all(scene.redis, file, wiring).deleted == Figures(1, 2, 0)
+    assert counts(url) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
+
+
+def test_the_keys_are_those_of_rq(scene: Scene) -> None:
+    job = scene.defer(on=[scene.enqueue("ocr", OCR)])
+    keys = keys_of(job.id)
+    assert keys.job == job.key
+    assert keys.dependents == job.dependents_key
+    assert keys.dependencies == job.dependencies_key
+    assert keys.executions == job.execution_registry.key
+    assert Job.redis_job_namespace_prefix == JOBS
+    assert Execution("run", job.id, scene.redis).key == f"{EXECUTIONS}{job.id}:run"
+    assert started_key("ocr") == scene.queue("ocr").started_job_registry.key
+
+
+# What changes between the plan and the deletion.
+
+
+def test_a_job_that_is_requeued_after_the_export_stays(scene: Scene, file: Path) -> None:
+    back, stays_failed = scene.fail_many(2)
+    exported = prepared(scene, file)
+    back.requeue()
+    before = contents(scene.redis)[back.key.encode()]
+    assert clear(scene.redis, exported) == Cleared(Figures(0, 1, 0), changed=(back.id,))
+    assert contents(scene.redis)[back.key.encode()] == before
+    assert scene.queue("ocr").job_ids == [back.id]
+    assert not Job.exists(stays_failed.id, scene.redis)
+
+
+def test_a_job_that_failed_once_more_is_not_the_one_in_the_file(scene: Scene, file: Path) -> None:
+    job = scene.run()
+    exported = prepared(scene, file)
+    queue = scene.queue("ocr")
+    job.requeue()
+    queue.remove(job)
+    SimpleWorker([queue], connection=scene.redis).execute_job(job, queue)
+    assert clear(scene.redis, exported).changed == (job.id,)
+    assert job.id in queue.failed_job_registry.get_job_ids()
+
+
+def test_a_coordinator_whose_jobs_end_meanwhile_stays(scene: Scene, file: Path) -> None:
+    parent = scene.enqueue("ocr", OCR)
+    coordinator = scene.defer(on=[parent])
+    exported = prepared(scene, file)
+    parent.set_status(JobStatus.FINISHED)
+    scene.queue("ocr").enqueue_dependents(parent)
+    assert clear(scene.redis, exported).changed == (coordinator.id,)
+    assert scene.queue("compilation").job_ids == [coordinator.id]
+
+
+def test_a_job_that_changes_between_plan_and_export_is_not_in_the_file(scene: Scene, file: Path) -> None:
+    back, _ = scene.fail_many(2)
+    plan = plan_clearing(scene.redis, Wiring())
+    back.requeue()
+    exported = export(scene.redis, plan, file)
+    assert exported.changed == (back.id,)
+    assert back.id not in {line["id"] for line in lines(file)}
+    assert clear(scene.redis, exported).changed == (back.id,)
+
+
+def test_two_at_once_delete_each_job_once(scene: Scene, url: str, tmp_path: Path) -> None:
+    scene.bystanders()
+    before = contents(scene.redis)
+    scene.fail_many(600)
+    plan, start, found = plan_clearing(scene.redis, Wiring()), Barrier(2), []
+
+    def one(name: str) -> None:
+        with Redis.from_url(url) as redis:
+            exported = export(redis, plan, tmp_path / "same.jsonl")
+            start.wait(10)
+            found.append(clear(redis, exported))
+
+    threads = [Thread(target=one, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sum(each.deleted.failed_ocr_jobs for each in found) == 600
+    assert sum(len(each.gone) for each in found) == 600
+    assert contents(scene.redis) == before
+    assert len(lines(tmp_path / "same.jsonl")) == 1200, "whole lines, though both wrote"
+
+
+def test_while_others_requeue_a_job_is_deleted_or_queued_never_both(
+    scene: Scene, url: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = scene.fail_many(300)
+    monkeypatch.setattr(queues, "CHUNK", 5)
+    exported, start = prepared(scene, file), Barrier(2)
+
+    def requeue() -> None:
+        with Redis.from_url(url) as redis:
+            start.wait(10)
+            for job in reversed(jobs):
+                with suppress(InvalidJobOperation, NoSuchJobError):
+                    Job.fetch(job.id, redis).requeue()
+
+    thread = Thread(target=requeue)
+    thread.start()
+    start.wait(10)
+    cleared = clear(scene.redis, exported)
+    thread.join(30)
+    queued = set(scene.queue("ocr").job_ids)
+    assert queued == set(cleared.changed)
+    assert cleared.deleted.failed_ocr_jobs + len(queued) == 300
+    assert {job.id for job in jobs if Job.exists(job.id, scene.redis)} == queued
+
+
+def test_killed_half_way_a_rerun_finishes(scene: Scene, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.bystanders()
+    before = contents(scene.redis)
+    scene.defer(on=scene.fail_many(50))
+    monkeypatch.setattr(queues, "CHUNK", 10)
+    exported = prepared(scene, file)
+    list(islice(remove(scene.redis, exported.jobs), 20))  # two pages, and then the end
+    assert len(plan_clearing(scene.redis, Wiring())) == 31
+    assert clear_all(scene.redis, file).deleted == Figures(0, 31, 0)
+    assert contents(scene.redis) == before
+    assert len(lines(file)) == 51 + 31
+
+
+# The file.
+
+
+def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
+    job = scene.run(OCR, "a.ca.us", Path("x.pdf"), meta={"try": 2}, description="page 1")
+    clear_all(scene.redis, file)
+    (line,) = lines(file)
+    assert line["dependency_ids"] == []
+    assert line["id"] == job.id
+    assert (line["queue"], line["registry"], line["origin"]) == ("ocr", "failed", "ocr")
+    assert (line["function"], line["args"], line["kwargs"]) == (OCR, ["a.ca.us", "x.pdf"], {})
+    assert (line["status"], line["description"], line["meta"]) == ("failed", "page 1", {"try": 2})
+    assert "Traceback" in line["exc_info"]
+    assert "clerk" in line["exc_info"]
+    assert all(line[name] for name in ("created_at", "enqueued_at", "started_at", "ended_at"))
+    assert file.stat().st_mode & 0o077 == 0, "arguments and tracebacks may hold secrets"
+
+
+def test_a_job_comes_back_from_its_line(scene: Scene, file: Path) -> None:
+    parent = scene.enqueue("ocr", OCR)
+    job = scene.defer(on=[parent], meta={"a": 1})
+    before = contents(scene.redis)
+    clear_all(scene.redis, file)
+    (line,) = lines(file)
+    fields = {name: base64.b64decode(value) for name, value in line["data"].items()}
+    scene.redis.hset(f"rq:job:{line['id']}", mapping=fields)
+    scene.redis.zadd(f"rq:{line['registry']}:{line['queue']}", {line["id"]: float(line["score"])})
+    for dependency in line["dependency_ids"]:
+        scene.redis.sadd(f"rq:job:{dependency}:dependents", line["id"])
+        scene.redis.sadd(job.dependencies_key, dependency)
+    assert line["dependency_ids"] == [parent.id]
+    assert contents(scene.redis) == before
+    assert Job.fetch(job.id, scene.redis).args == ("a.ca.us",)
+
+
+def test_the_file_is_appended_to_and_half_a_line_is_ended(scene: Scene, file: Path) -> None:
+    file.write_text('{"kept": 1}\n{"half')
+    scene.fail_many(1)
+    clear_all(scene.redis, file)
+    first, half, job = file.read_text().splitlines()
+    assert (first, half) == ('{"kept": 1}', '{"half')
+    assert json.loads(job)["status"] == "failed"
+
+
+@pytest.mark.parametrize("where", ["no/such/directory.jsonl", ".", "/dev/full"])
+def test_without_a_file_nothing_is_deleted(scene: Scene, tmp_path: Path, where: str) -> None:
+    scene.fail_many(3)
+    before = contents(scene.redis)
+    with pytest.raises(ConfigError, match=r"cannot write .*: .*; nothing was deleted"):
+        clear_all(scene.redis, tmp_path / where)
+    assert contents(scene.redis) == before
+
+
+def test_only_what_was_exported_can_be_cleared(scene: Scene, file: Path) -> None:
+    scene.fail_many(2)
+    exported = prepared(scene, file)
+    clear(scene.redis, replace(exported, jobs=exported.jobs[:1]))
+    (left,) = plan_clearing(scene.redis, Wiring())
+    assert isinstance(left, Planned)
+    assert left.id == exported.jobs[1].planned.id
