@@ -65,7 +65,8 @@ def gate(
 ) -> Iterator[None]:
     """Run the body only while the phase's gate is open; see the module's text for how."""
     config = op.get_context().config
-    with heard_on_stderr(on_command_line=config is not None and config.cmd_opts is not None):
+    # Only Alembic's own command line sets `cmd` there.
+    with heard_on_stderr(on_command_line=config is not None and hasattr(config.cmd_opts, "cmd")):
         _open(phase, lock, recheck, insist, prepare)
     yield
 

@@ -55,14 +55,23 @@ def told_plainly(url: URL) -> Iterator[None]:
 
 @contextmanager
 def heard_on_stderr(*, on_command_line: bool) -> Iterator[None]:
-    """Alembic prints an error on stdout and logs it; where nobody listens to the log, say it on stderr."""
+    """Alembic prints an error on stdout and logs it again: a long one is told once, on stderr.
+
+    A short one is left to the log, where anybody listens to it.
+    """
     try:
         yield
     except MigrationError as error:
-        listeners = [*logging.getLogger().handlers, *logging.getLogger("alembic").handlers]
-        if on_command_line and all(isinstance(listener, logging.NullHandler) for listener in listeners):
+        headline, _, rest = str(error).partition("\n")
+        if on_command_line and (rest or not _log_is_heard()):
             print(error, file=sys.stderr)
+            error.args = (headline,)
         raise
+
+
+def _log_is_heard() -> bool:
+    listeners = [*logging.getLogger().handlers, *logging.getLogger("alembic").handlers]
+    return not all(isinstance(listener, logging.NullHandler) for listener in listeners)
 
 
 def explain(error: DBAPIError, url: URL) -> str:
