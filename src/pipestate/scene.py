@@ -1,7 +1,7 @@
 """The old world that the demo starts from: 300 sites, 105 of them stuck in OCR, three sources of truth."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, insert, text
 
@@ -65,7 +65,7 @@ def fill_queues(redis: "Redis", root: Path) -> None:
             job.save(pipeline=pipeline)
             ocr.failed_job_registry.add(job, exc_string="TimeoutError: 180 seconds", pipeline=pipeline)
         for number in range(DEFERRED):
-            waits_for = [f"ocr-{parent}" for parent in range(number, FAILED, STUCK)]
+            waits_for: list[Any] = [f"ocr-{parent}" for parent in range(number, FAILED, STUCK)]
             job = Job.create(
                 "clerk.workers.ocr_complete_coordinator",
                 kwargs={"subdomain": name(number), "run_id": "first"},

@@ -120,7 +120,7 @@ def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis_url: str) -> No
         pipeline.redis.zadd(started.key, {entry: 1})
     output = done(run(pipeline, redis_url, "-m", "pipestate", "reconcile"))
     assert "Found 1 stuck site\n" in output
-    assert f"{stuck} (ocr): 3 of 4 documents have text: 1 job sent again" in output
+    assert f"{stuck} (ocr): 3 of 4 documents have text → 1 job again" in output
     assert "Recovered 1 site\n" in output
     assert "No stuck sites" in done(run(pipeline, redis_url, "-m", "pipestate", "reconcile"))
     with workers(pipeline, redis_url, 1) as (last,):

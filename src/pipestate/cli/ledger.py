@@ -7,7 +7,7 @@ import typer
 from pipestate import db
 from pipestate import ledger as book
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, RedisUrl, redis, target
-from pipestate.cli.output import console, print_json
+from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
 from pipestate.render.machine import instant
 from pipestate.runbook.model import is_id
@@ -35,7 +35,7 @@ def attest(
     revision = to.revisions().current
     with db.writer(to.url) as connection:
         book.attest(connection, name, by=by, note=note, revision=revision)
-    typer.echo(f"{name} signed off by {by}", err=True)
+    say(f"{name} signed off by {by}", err=True)
 
 
 def observe(
@@ -74,7 +74,7 @@ def observe(
         print_json(probed | given)
     else:
         for name, value in (probed | given).items():
-            typer.echo(f"{name} = {value:g}")
+            say(f"{name} = {value:g}")
 
 
 def history(

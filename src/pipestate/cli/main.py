@@ -1,6 +1,5 @@
 """The `pipestate` command: its verbs, and the one place where errors become exit codes."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from pipestate import __version__
 from pipestate.cli import ledger, purge, queues, reconcile, runbook, status, verify
 from pipestate.cli.demo import demo
+from pipestate.cli.output import say
 from pipestate.errors import PipestateError
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ def options(
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="pipestate")
     except PipestateError as error:
-        print(f"pipestate: {error}", file=sys.stderr)
+        say(f"pipestate: {error}", err=True)
         raise SystemExit(error.exit_code) from error

@@ -29,6 +29,17 @@ def console() -> "Console":
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def say(sentence: str, *, err: bool = False) -> None:
+    """A plain line; on a terminal, broken between words."""
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
+        print(sentence, file=stream)
+        return
+    from rich.console import Console
+
+    Console(file=stream, highlight=False, markup=False, emoji=False).print(sentence, overflow="fold")
+
+
 def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 

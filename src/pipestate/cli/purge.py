@@ -7,6 +7,7 @@ import typer
 from pipestate import db
 from pipestate import purge as archive
 from pipestate.cli.options import Config, DatabaseUrl, target
+from pipestate.cli.output import say
 from pipestate.render.machine import instant
 
 
@@ -26,13 +27,13 @@ def purge(
     with db.writer(to.url) as connection:
         things = archive.find(connection, age)
         for thing in things:
-            typer.echo(
+            say(
                 f"{thing.table}: {thing.kind} {thing.name}, {thing.rows} rows, since {instant(thing.archived_at)}"
             )
         if not things:
-            typer.echo(f"nothing in the archive is older than {older_than}", err=True)
+            say(f"nothing in the archive is older than {older_than}", err=True)
             return
         if not yes:
             typer.confirm("Drop this for good?", abort=True, err=True)
         archive.drop(connection, things, revision=revision)
-    typer.echo(f"dropped {len(things)}; the ledger says so", err=True)
+    say(f"dropped {len(things)}; the ledger says so", err=True)

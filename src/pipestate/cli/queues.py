@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli.options import AsJson, Config, RedisUrl, project_ini, require_redis
-from pipestate.cli.output import console, print_json
+from pipestate.cli.output import console, print_json, say
 
 if TYPE_CHECKING:
     from pipestate.pipeline.clearing import Cleared
@@ -69,7 +69,7 @@ def clear(
             _say(clearing.Cleared(clearing.figures(plan)), None, json_=json_, dry_run=dry_run)
             return
         exported = write_export(redis, plan, file)
-        typer.echo(f"{len(exported.jobs):,} exported to {file}", err=True)
+        say(f"{len(exported.jobs):,} exported to {file}", err=True)
         cleared = clearing.clear(redis, exported)
     _say(cleared, file, json_=json_)
 
@@ -78,10 +78,10 @@ def _say(cleared: "Cleared", file: Path | None, *, json_: bool, dry_run: bool = 
     from pipestate.render.queues import cleared_as_data, left_over, sentence
 
     for line in left_over(cleared):
-        typer.echo(line, err=True)
+        say(line, err=True)
     if json_:
         print_json(cleared_as_data(cleared, dry_run=dry_run, export=str(file) if file else None))
     elif file is None and not cleared.deleted:
-        typer.echo("nothing to clear")
+        say("nothing to clear")
     else:
-        typer.echo(f"{'Would delete' if dry_run else 'Deleted'} {sentence(cleared.deleted)}")
+        say(f"{'Would delete' if dry_run else 'Deleted'} {sentence(cleared.deleted)}")

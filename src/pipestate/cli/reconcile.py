@@ -1,14 +1,14 @@
 """`pipestate reconcile`: bring stuck sites back to life."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, RedisUrl, StorageDir, require_redis, target
-from pipestate.cli.output import print_json
+from pipestate.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from pipestate.pipeline.reconcile import Outcome, Reconciler
+    from pipestate.pipeline.reconcile import Outcome
 
 
 def reconcile(
@@ -38,6 +38,7 @@ def reconcile(
     from pipestate.pipeline.storage import open_storage
     from pipestate.pipeline.stuck import require_threshold
     from pipestate.pipeline.wiring import read_wiring
+    from pipestate.render.reconciliation import as_data, as_lines, counts_of
 
     require_threshold(threshold_hours)
     to = target(database_url, config)
@@ -45,66 +46,18 @@ def reconcile(
     storage = open_storage(storage_dir) if storage_dir else None
     with connected(require_redis(redis_url, wiring)) as redis:
         work = Reconciler(to.url, redis, wiring, storage, threshold_hours, max_attempts, site)
-        outcomes = _planned(work) if dry_run else work.run(revision=to.revisions().current, on_done=_ignore)
+        outcomes = work.preview() if dry_run else work.run(revision=to.revisions().current, on_done=_ignore)
     if outcomes is None:
-        typer.echo("another reconciliation is under way: nothing to do", err=True)
+        say("another reconciliation is under way: nothing to do", err=True)
         return
-    _show(outcomes, site, dry_run=dry_run, json_=json_)
-    if any(str(outcome.result) == "failed" for outcome in outcomes):
+    if json_:
+        print_json(as_data(outcomes, site, dry_run=dry_run))
+    else:
+        for line in as_lines(outcomes, site, dry_run=dry_run):
+            say(line)
+    if counts_of(outcomes)["failed"]:
         raise typer.Exit(1)
-
-
-def _planned(work: "Reconciler") -> "list[Outcome]":
-    from pipestate.pipeline.reconcile import Outcome, Result
-
-    return [
-        Outcome(step, Result.RECOVERED if step.recovers else Result.SKIPPED, step.reason)
-        for step in work.plan()
-    ]
 
 
 def _ignore(outcome: "Outcome") -> None:
     del outcome
-
-
-def _show(outcomes: "list[Outcome]", site: str | None, *, dry_run: bool, json_: bool) -> None:
-    counts = {
-        result: sum(outcome.result == result for outcome in outcomes)
-        for result in ("recovered", "skipped", "failed")
-    }
-    if json_:
-        sites = [_data(outcome) for outcome in outcomes]
-        trigger = "manual" if site else "cron"
-        print_json({"dry_run": dry_run, "trigger": trigger, "found": len(outcomes), **counts, "sites": sites})
-        return
-    if not outcomes:
-        typer.echo(f"{site} is not stuck" if site else "No stuck sites")
-        return
-    typer.echo(f"Found {_sites(len(outcomes), 'stuck ')}\n")
-    for outcome in outcomes:
-        typer.echo(f"  {outcome.step.site.subdomain} ({outcome.step.site.stage}): {_did(outcome)}")
-    verb = "Would recover" if dry_run else "Recovered"
-    rest = "".join(f", {counts[result]} {result}" for result in ("skipped", "failed") if counts[result])
-    typer.echo(f"\n{verb} {_sites(counts['recovered'])}{rest}")
-
-
-def _did(outcome: "Outcome") -> str:
-    if outcome.result == "recovered":
-        return f"{outcome.reason}" if outcome.step.action == "jobs" else f"{outcome.reason}: enqueued"
-    return f"{outcome.result}: {outcome.reason}"
-
-
-def _sites(count: int, kind: str = "") -> str:
-    return f"{count} {kind}site{'' if count == 1 else 's'}"
-
-
-def _data(outcome: "Outcome") -> dict[str, Any]:
-    site = outcome.step.site
-    return {
-        "subdomain": site.subdomain,
-        "stage": site.stage,
-        "hours": None if site.hours is None else round(site.hours, 1),
-        "action": str(outcome.step.action),
-        "result": str(outcome.result),
-        "reason": outcome.reason,
-    }

@@ -7,9 +7,10 @@ import typer
 
 from pipestate import shelf
 from pipestate.cli.options import Config, project_ini
-from pipestate.cli.output import console
+from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError
 from pipestate.runbook.lint import lint as lint_file
+from pipestate.words import many
 
 app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
 
@@ -31,8 +32,8 @@ def lint(
         raise ConfigError("there is no runbook to lint: give a path")
     findings = [finding for path in files for finding in lint_file(path)]
     for finding in findings:
-        typer.echo(str(finding))
-    typer.echo(f"{len(files)} runbooks, {len(findings)} findings", err=True)
+        say(str(finding))
+    say(f"{many(len(files), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
 
 

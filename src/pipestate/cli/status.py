@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import typer
-
 from pipestate import db, shelf
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
-from pipestate.cli.output import console, print_json
+from pipestate.cli.output import console, print_json, say
 from pipestate.plan import Step, next_step, plan_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify
 from pipestate.verify.select import find_phases
@@ -40,12 +38,14 @@ def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config
         )
         return
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("", "revision", "what it does", "gate"):
+    for column in ("", "revision", "what it does"):
         table.add_column(column, overflow="fold")
     for step in steps:
         mark = Text("✓", "green") if step.applied else Text("·", "dim")
-        gates = Text(", ").join(Text(f"{gate.name} {gate.state}", GATES[gate.state]) for gate in step.gates)
-        table.add_row(mark, step.revision, Text(step.title, "" if step.applied else "dim"), gates)
+        title = Text(step.title, "" if step.applied else "dim")
+        for gate in step.gates:
+            title.append(f"\ngate {gate.name} {gate.state}", GATES[gate.state])
+        table.add_row(mark, step.revision, title)
     console().print(table)
     console().print(Text(f"\nNext: {advice}", "bold"))
 
@@ -55,9 +55,7 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
 
     Example: pipestate status
     """
-    from rich.text import Text
-
-    from pipestate.render.console import evidence_table
+    from pipestate.render.views import print_views
 
     to = target(database_url, config)
     phases = find_phases([book for book in shelf.every(to.ini) if book.default], None)
@@ -67,17 +65,9 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
     if json_:
         print_json({view.id: {"error": view.error, "rows": list(view.rows)} for view in views})
         return
-    screen = console()
     if not views:
-        typer.echo(
-            f"nothing to show at revision {revisions.current or 'base'}: run alembic upgrade 0005 first"
-        )
-    for view in views:
-        screen.print(Text(f"\n{view.id}", "bold"))
-        if view.error:
-            screen.print(Text(view.error, "red"))
-        else:
-            screen.print(evidence_table(list(view.rows)) if view.rows else Text("(none)", "dim"))
+        say(f"nothing to show at revision {revisions.current or 'base'}: run alembic upgrade 0005 first")
+    print_views(views, console())
 
 
 def _data(step: Step) -> dict[str, Any]:

@@ -76,6 +76,13 @@ class Reconciler:
         with db.reader(self.url) as conn:
             return [_plan(site, world) for site in find(conn, self.hours, self.site)]
 
+    def preview(self) -> list[Outcome]:
+        """The plan as it would turn out."""
+        return [
+            Outcome(step, Result.RECOVERED if step.recovers else Result.SKIPPED, step.reason)
+            for step in self.plan()
+        ]
+
     def run(self, *, revision: str | None, on_done: Progress) -> list[Outcome] | None:
         """Plan and apply; None when another reconciler is at work."""
         engine = db.engine_for(self.url)

@@ -17,6 +17,7 @@ from pipestate.pipeline.dispatch import Alive, Parcel, missing_by_hook
 from pipestate.pipeline.storage import Documents, Storage
 from pipestate.pipeline.stuck import Counters, StuckSite
 from pipestate.pipeline.wiring import SECTION, Place, Wiring
+from pipestate.words import many
 
 
 class Action(StrEnum):
@@ -94,7 +95,7 @@ def _busy(site: StuckSite, world: World) -> str | None:
     for stage in site.step:
         count = world.alive.of(site.subdomain, world.wiring.jobs.get(stage))
         if count:
-            return f"{_many(count, f'{stage} job')} queued or running"
+            return f"{many(count, f'{stage} job')} queued or running"
     return None
 
 
@@ -107,9 +108,9 @@ def _ocr(site: StuckSite, world: World, documents: Documents) -> Step:
     done = len(documents.texts)
     now = {"ocr": Counters(documents.total, done, 0)}
     if not documents.missing:
-        return _coordinator(site, world, f"all {_many(done, 'document')} have text", now)
+        return _coordinator(site, world, f"all {many(done, 'document')} have text", now)
     keywords = [{"pdf_path": documents.pdfs[document]} for document in documents.missing]
-    reason = f"{done} of {_many(documents.total, 'document')} have text"
+    reason = f"{done} of {many(documents.total, 'document')} have text"
     succeeded = documents.texts | {
         path for document, path in documents.pdfs.items() if document in documents.texts
     }
@@ -154,8 +155,7 @@ def _send_jobs(
     parcels = tuple(
         _parcel(world.wiring.jobs[stage], site, extra) for stage, jobs in keywords.items() for extra in jobs
     )
-    sent = f"{_many(len(parcels), 'job')} sent again"
-    return Step(site, Action.JOBS, f"{reason}: {sent}", parcels, now, succeeded)
+    return Step(site, Action.JOBS, reason, parcels, now, succeeded)
 
 
 def _coordinator(site: StuckSite, world: World, reason: str, now: Mapping[str, Counters]) -> Step:
@@ -187,11 +187,3 @@ def _ended(site: StuckSite) -> str:
 def _told(stage: str, counters: Counters) -> str:
     failed = f", {counters.failed} failed" if counters.failed else ""
     return f"{stage} {counters.completed}/{counters.total}{failed}"
-
-
-def _many(count: int, noun: str) -> str:
-    """
-    >>> _many(1, "ocr job"), _many(3, "ocr job")
-    ('1 ocr job', '3 ocr jobs')
-    """
-    return f"{count} {noun}{'' if count == 1 else 's'}"

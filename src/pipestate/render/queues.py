@@ -8,7 +8,9 @@ from rich.table import Table
 
 from pipestate.pipeline.clearing import Cleared, Figures
 from pipestate.pipeline.depths import STATES, Depth, total
+from pipestate.render.console import NARROW
 from pipestate.render.text import clean
+from pipestate.words import many
 
 
 def sentence(figures: Figures) -> str:
@@ -19,11 +21,11 @@ def sentence(figures: Figures) -> str:
     '1 deferred coordinator, 0 failed OCR jobs and 1 id whose job is gone'
     """
     parts = [
-        _number(figures.deferred_coordinators, "deferred coordinator"),
-        _number(figures.failed_ocr_jobs, "failed OCR job"),
+        many(figures.deferred_coordinators, "deferred coordinator"),
+        many(figures.failed_ocr_jobs, "failed OCR job"),
     ]
     if figures.dangling:
-        parts.append(_number(figures.dangling, "id") + " whose job is gone")
+        parts.append(many(figures.dangling, "id") + " whose job is gone")
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
@@ -32,26 +34,23 @@ def left_over(cleared: Cleared) -> list[str]:
     lines = []
     if cleared.changed:
         ids = ", ".join(cleared.changed[:3]) + (", …" if len(cleared.changed) > 3 else "")
-        lines.append(clean(f"{_number(len(cleared.changed), 'job')} changed meanwhile and stayed: {ids}"))
+        lines.append(clean(f"{many(len(cleared.changed), 'job')} changed meanwhile and stayed: {ids}"))
     if cleared.gone:
-        lines.append(f"{_number(len(cleared.gone), 'job')} had been deleted by somebody else meanwhile")
+        lines.append(f"{many(len(cleared.gone), 'job')} had been deleted by somebody else meanwhile")
     return lines
 
 
 def print_depths(depths: list[Depth], console: Console) -> None:
+    """In a narrow terminal without the columns that hold nothing."""
+    names = ("queued", *STATES, "in the way", "gone")
+    rows = [_numbers(depth) for depth in depths]
+    wanted = [at for at in range(len(names)) if console.width >= NARROW or any(row[at] for row in rows)]
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", no_wrap=True)
-    for name in ("queued", *STATES, "in the way", "gone"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for depth in depths:
-        stands = depth.in_the_way.deferred_coordinators + depth.in_the_way.failed_ocr_jobs
-        numbers = (
-            depth.queued,
-            *(getattr(depth, state) for state in STATES),
-            stands,
-            depth.in_the_way.dangling,
-        )
-        table.add_row(clean(depth.queue), *(f"{number:,}" for number in numbers))
+    for at in wanted:
+        table.add_column(names[at], justify="right", no_wrap=True)
+    for depth, row in zip(depths, rows, strict=True):
+        table.add_row(clean(depth.queue), *(f"{row[at]:,}" for at in wanted))
     console.print(table)
     standing = total(depths)
     console.print(
@@ -59,6 +58,12 @@ def print_depths(depths: list[Depth], console: Console) -> None:
         if standing
         else "\nNothing stands in the way."
     )
+
+
+def _numbers(depth: Depth) -> tuple[int, ...]:
+    stands = depth.in_the_way.deferred_coordinators + depth.in_the_way.failed_ocr_jobs
+    states = (int(getattr(depth, state)) for state in STATES)
+    return (depth.queued, *states, stands, depth.in_the_way.dangling)
 
 
 def depths_as_data(depths: list[Depth]) -> dict[str, Any]:
@@ -78,7 +83,3 @@ def cleared_as_data(cleared: Cleared, *, dry_run: bool, export: str | None) -> d
         "gone": list(cleared.gone),
         "export": export,
     }
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

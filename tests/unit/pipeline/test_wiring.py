@@ -25,7 +25,7 @@ def test_without_the_section_it_is_what_this_migration_calls_them(tmp_path: Path
 def test_the_shipped_one_has_a_place_for_every_stage() -> None:
     wiring = read_wiring(ROOT / "alembic.ini")
     assert wiring.queues() == ["compilation", "deploy", "extraction", "fetch", "ocr"]
-    assert wiring.jobs["ocr"] == Place("ocr", "clerk.workers.ocr_page_job", "10m")
+    assert wiring.jobs["ocr"] == Place("ocr", "clerk.workers.ocr_page_job", 600)
     assert wiring.jobs["ocr"].name == "ocr_page_job"
     assert wiring.coordinator("compilation") == wiring.coordinators["extraction"]
 

@@ -1,0 +1,70 @@
+"""The runbooks' views on the terminal: a table each, with bars where it is a distribution."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipestate.render.console import evidence_table
+from pipestate.render.text import clean
+from pipestate.verify.run import Shown
+from pipestate.verify.values import Json
+
+BAR = 30
+Rows = Sequence[Mapping[str, Json]]
+
+
+def print_views(views: Sequence[Shown], console: Console) -> None:
+    for view in views:
+        console.print(Text(f"\n{view.id}", "bold"))
+        if view.error:
+            console.print(Text(clean(view.error), "red"))
+        elif not view.rows:
+            console.print(Text("(none)", "dim"))
+        else:
+            show = _distribution if is_distribution(view.rows) else evidence_table
+            console.print(show(view.rows, console.width))
+
+
+def is_distribution(rows: Rows) -> bool:
+    """Names with numbers, largest first, and little else.
+
+    >>> is_distribution([{"stage": "ocr", "sites": 12}, {"stage": "deploy", "sites": 3}])
+    True
+    >>> is_distribution([{"stage": "ocr", "error": "no pages"}])
+    False
+    """
+    columns = list(rows[0])
+    if not 2 <= len(columns) <= 3:
+        return False
+    numbers = [row[columns[1]] for row in rows]
+    amounts = [number for number in numbers if isinstance(number, int) and number >= 0]
+    named = all(isinstance(row[columns[0]], str) for row in rows)
+    return named and len(amounts) == len(rows) and amounts == sorted(amounts, reverse=True)
+
+
+def _distribution(rows: Rows, width: int) -> RenderableType:
+    name, amount, *rest = rows[0]
+    total = sum(int(str(row[amount])) for row in rows)
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    table.add_column(clean(name), no_wrap=True)
+    table.add_column(clean(amount), justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="crop")
+    for column in rest:
+        table.add_column(clean(column), justify="right", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        bar = bar_of(int(str(row[amount])), total, min(BAR, width - 40))
+        others = ("" if row[column] is None else clean(str(row[column])) for column in rest)
+        table.add_row(clean(str(row[name])), str(row[amount]), Text(bar, "cyan"), *others)
+    return table
+
+
+def bar_of(amount: int, total: int, width: int) -> str:
+    """A share of the whole; what is there at all is seen.
+
+    >>> bar_of(1, 4, 8), bar_of(1, 1000, 8), bar_of(0, 1000, 8)
+    ('██      ', '▏       ', '        ')
+    """
+    full = amount * width // total if total else 0
+    return (("█" * full) or ("▏" if amount else "")).ljust(width)

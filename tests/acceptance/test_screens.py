@@ -1,0 +1,127 @@
+"""What people see, kept as files: at 100 columns and at 60, in a real terminal.
+
+`make screens` writes them anew; look at the difference before you commit it.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from alembics import ROOT, Chain
+from bed import Database, Sqlite
+from legacy import fill_legacy
+from pipestate import scene
+from stuck_sites import Pipeline
+from terminal import Typed, in_terminals, plain
+
+SCREENS = ROOT / "tests" / "screens"
+WRITE = "PIPESTATE_WRITE_SCREENS" in os.environ
+SCREEN_COMMANDS = {
+    "help": ("--help",),
+    "help-verify": ("verify", "--help"),
+    "plan": ("plan",),
+    "verify-readiness": ("verify", "--phase", "readiness"),
+    "verify-expand": ("verify", "--phase", "expand"),
+    "gate-readiness": ("gate", "readiness"),
+    "status": ("status",),
+    "history": ("history",),
+    "reconcile": ("reconcile", "--dry-run"),
+    "queues-show": ("queues", "show"),
+    "queues-clear": ("queues", "clear", "--dry-run"),
+    "lint": ("runbook", "lint", "broken.md"),
+    "lint-open": ("runbook", "lint"),
+    "unknown-phase": ("verify", "--phase", "nowhere"),
+    "unknown-option": ("verify", "--jsn"),
+}
+COLOUR = r"\x1b\[[0-9;]*3[1-6]m"
+BROKEN = """---
+runbook: broken
+phases:
+  only: {from: base}
+---
+## Phase: only
+
+```sql
+-- check: one
+-- requires: n = 0
+SELECT 1 AS n;
+```
+"""
+
+
+def fill(database: Database) -> None:
+    fill_legacy(database)
+    Chain(database).upgrade("0005")
+    pipeline = Pipeline(database, Path(), Redis())
+    for number, stage in enumerate(("ocr", "ocr", "extraction", "deploy", "completed", "completed")):
+        columns = {f"{stage}_total": 5, f"{stage}_completed": 5} if stage != "completed" else {}
+        pipeline.put(f"new{number}.example.gov", stage, hours=number + 2.51, **columns)
+    database.run(
+        "INSERT INTO pipestate_attestation (name, attested_by, note) VALUES ('backup-taken', 'dba', 's3')"
+    )
+
+
+@pytest.fixture(scope="module")
+def place(
+    sqlite: Sqlite, redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A directory with a database, files and queues that are the same every time."""
+    directory = tmp_path_factory.mktemp("screens")
+    database = sqlite.copy_of("screens", fill)
+    shutil.copyfile(str(database.url.database), directory / "civic.db")
+    shutil.copyfile(ROOT / "alembic.ini", directory / "alembic.ini")
+    for name in ("alembic", "runbooks"):
+        shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (directory / "broken.md").write_text(BROKEN)
+    (directory / "sites").mkdir()
+    with Redis.from_url(redis_url) as redis:
+        redis.flushall()
+        scene.fill_queues(redis, directory / "sites")
+    yield directory, {"DATABASE_URL": "sqlite:///civic.db", "REDIS_URL": redis_url, "STORAGE_DIR": "sites"}
+    sqlite.drop(database)
+
+
+def test_screens_are_as_they_were(place: tuple[Path, dict[str, str]]) -> None:
+    directory, environment = place
+    typed = {
+        f"{name}-{columns}": Typed(arguments, columns)
+        for columns in (100, 60)
+        for name, arguments in SCREEN_COMMANDS.items()
+    }
+    screens = in_terminals(list(typed.values()), cwd=directory, **environment)
+    for (name, command), written in zip(typed.items(), screens, strict=True):
+        seen = settled(plain(written))
+        too_wide = [line for line in seen.splitlines() if len(line) > command.columns]
+        assert too_wide == [], f"{name} is too wide"
+        kept = SCREENS / f"{name}.txt"
+        if WRITE:
+            SCREENS.mkdir(exist_ok=True)
+            kept.write_text(seen)
+        assert seen == kept.read_text(), name
+
+
+def test_every_kept_screen_is_still_asked_for() -> None:
+    names = {f"{name}-{columns}.txt" for name in SCREEN_COMMANDS for columns in (100, 60)}
+    assert {path.name for path in SCREENS.glob("*.txt")} == names
+
+
+def settled(text: str) -> str:
+    """Without what differs from run to run; as wide as before, so that columns stay where they are."""
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d", lambda found: re.sub(r"\d", "0", found[0]), text)
+    text = re.sub(r"\b\d+ ms\b", "N ms", text)
+    text = re.sub(r"sqlite 3\.\d+\.\d+", "sqlite 3.x", text)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def test_colour_is_for_terminals_that_want_it(place: tuple[Path, dict[str, str]]) -> None:
+    directory, environment = place
+    wanted, unwanted = Typed(["plan"]), Typed(["plan"], environment={"NO_COLOR": "1"})
+    coloured, grey = in_terminals([wanted, unwanted], cwd=directory, **environment)
+    assert re.search(COLOUR, coloured)
+    assert not re.search(COLOUR, grey)
+    assert plain(grey) == plain(coloured)
