@@ -20,7 +20,7 @@ from typing import Any
 
 from redis import Redis
 from rq import Queue
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Engine, create_engine
 
 from pipestate.config import resolve_url
 from pipestate.pipeline import (
@@ -37,7 +37,7 @@ QUEUES = ("fetch", "ocr", "compilation", "extraction", "deploy")
 
 @cache
 def database() -> Engine:
-    return create_engine(resolve_url(), poolclass=NullPool)
+    return create_engine(resolve_url())
 
 
 @cache

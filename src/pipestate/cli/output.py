@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+LOG_WIDTH = 100
+
+
 class Format(StrEnum):
     CONSOLE = "console"
     JSON = "json"
@@ -23,10 +27,12 @@ class Format(StrEnum):
 
 
 def console() -> "Console":
-    """Colour and width as the terminal has them; plain text into a pipe."""
+    """Colour and width as the terminal has them; plain text, as wide as a log, into a pipe."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, soft_wrap=True, width=int(os.environ.get("COLUMNS") or LOG_WIDTH))
 
 
 def say(sentence: str, *, err: bool = False) -> None:
@@ -86,7 +92,7 @@ def render(report: Report, form: Format) -> str:
 
     from pipestate.render.console import print_report
 
-    plain = Console(highlight=False, width=100, no_color=True, file=io.StringIO())
+    plain = Console(highlight=False, width=LOG_WIDTH, no_color=True, file=io.StringIO())
     print_report(report, plain)
     assert isinstance(plain.file, io.StringIO)
     return plain.file.getvalue().rstrip()

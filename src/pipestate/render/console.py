@@ -36,7 +36,7 @@ def print_report(report: Report, console: Console) -> None:
             f"{info.url}  {info.dialect} {info.server_version}  revision {info.revision or 'base'} of {info.head}",
             "dim",
         ),
-        overflow="fold",
+        soft_wrap=not console.is_terminal,
     )
     for runbook, phase in report.phases():
         console.print(_phase(runbook, phase, console.width))

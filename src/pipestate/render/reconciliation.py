@@ -8,23 +8,33 @@ from pipestate.pipeline.recovery import Action
 from pipestate.render.text import clean
 from pipestate.words import many
 
+SHOWN = 10
+
 
 def as_lines(outcomes: Sequence[Outcome], named: str | None, *, dry_run: bool) -> list[str]:
     """What was found, what was (or would be) done about each site, and how many."""
     if not outcomes:
         return [f"{named} is not stuck" if named else "No stuck sites"]
-    sites = [
-        clean(f"  {outcome.step.site.subdomain} ({outcome.step.site.stage}): {_did(outcome)}")
-        for outcome in outcomes
-    ]
     counts = counts_of(outcomes)
     verb = "Would recover" if dry_run else "Recovered"
     rest = "".join(f", {counts[result]} {result}" for result in ("skipped", "failed") if counts[result])
     return [
         f"Found {many(len(outcomes), 'stuck site')}\n",
-        *sites,
+        *_lines(outcomes),
         f"\n{verb} {many(counts['recovered'], 'site')}{rest}",
     ]
+
+
+def _lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """What needs a look comes first and whole; of what went well, some."""
+    smooth = [outcome for outcome in outcomes if outcome.result is Result.RECOVERED]
+    shown = [outcome for outcome in outcomes if outcome.result is not Result.RECOVERED] + smooth[:SHOWN]
+    lines = [
+        clean(f"  {outcome.step.site.subdomain} ({outcome.step.site.stage}): {_did(outcome)}")
+        for outcome in shown
+    ]
+    more = len(smooth) - SHOWN
+    return lines if more <= 0 else [*lines, f"  and {more} more: --json shows them"]
 
 
 def as_data(outcomes: Sequence[Outcome], named: str | None, *, dry_run: bool) -> dict[str, Any]:

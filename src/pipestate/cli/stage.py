@@ -1,0 +1,159 @@
+"""The stage on which the demo plays: it prints a command as a person would type it, and runs it."""
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, NullPool, create_engine, text
+
+from pipestate.config import parse_url, project_root
+from pipestate.errors import PipestateError
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+LEGACY = text(
+    "SELECT md5(string_agg(s::text || p::text, ',' ORDER BY s.subdomain)) FROM "
+    "(SELECT subdomain, status, extraction_status, last_updated, last_deployed, last_extracted FROM sites) s "
+    "JOIN (SELECT subdomain, current_stage, stage_total, stage_completed, started_at, updated_at "
+    "FROM site_progress) p USING (subdomain)"
+)
+
+
+class DemoFailed(PipestateError):
+    """A step of the demo did not end as it should."""
+
+    exit_code = 1
+
+
+@dataclass
+class Stage:
+    """Where the demo plays: a database, perhaps a Redis, and a directory to work in."""
+
+    database: str
+    redis: str | None
+    directory: Path
+    pause: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        from rich.console import Console
+
+        self.console = Console(highlight=False)
+        self.storage.mkdir()
+
+    @property
+    def storage(self) -> Path:
+        return self.directory / "sites"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        root = project_root()
+        names = {
+            "DATABASE_URL": self.database,
+            "STORAGE_DIR": str(self.storage),
+            "ALEMBIC_CONFIG": str(root / "alembic.ini"),
+            "PYTHONPATH": str(root / "examples"),
+        }
+        return names if self.redis is None else {**names, "REDIS_URL": self.redis}
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        with create_engine(parse_url(self.database), poolclass=NullPool).begin() as connection:
+            yield connection
+
+    @contextmanager
+    def queues(self) -> Iterator["Redis"]:
+        from redis import Redis
+
+        assert self.redis is not None
+        with Redis.from_url(self.redis) as redis:
+            yield redis
+
+    def tell(self, sentence: str) -> None:
+        self.console.print(f"\n{sentence}", style="bold")
+
+    def note(self, sentence: str) -> None:
+        self.console.print(sentence, style="dim")
+
+    def show(self, command: str) -> None:
+        self.console.print(f"$ {command}", style="cyan", soft_wrap=True)
+
+    def run(self, command: str, *, code: int = 0) -> None:
+        """Print the command, wait for a key if asked to, and let its own output through."""
+        self.console.print()
+        self.show(command)
+        if self.pause:
+            self._wait()
+        sys.stdout.flush()
+        program, *arguments = shlex.split(command)
+        done = subprocess.run(
+            [sys.executable, *([] if program == "python" else ["-m", program]), *arguments],
+            env={**os.environ, **self.environment},
+            cwd=self.directory,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        self._require(command, done.returncode, code)
+
+    def _wait(self) -> None:
+        try:
+            self.console.input("[dim]press Enter[/dim]")
+        except EOFError:
+            self.pause = False  # nobody is there to press it
+
+    def cron(self, command: str) -> str:
+        """The same in this process, where thirty of them are quick; of what it prints, the last line."""
+        from pipestate.cli.main import app
+
+        printed = io.StringIO()
+        with self._at_home(), redirect_stdout(printed), redirect_stderr(printed):
+            code = app(shlex.split(command)[1:], standalone_mode=False)
+        lines = printed.getvalue().split("\n")
+        self._require(command, code or 0, 0)
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    @contextmanager
+    def _at_home(self) -> Iterator[None]:
+        """This process in the demo's directory, with its variables, for a while."""
+        before = dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            with chdir(self.directory):
+                yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def _require(self, command: str, code: int, wanted: int) -> None:
+        if code != wanted:
+            raise DemoFailed(f"{command} ended with {code}, not {wanted}: please report this")
+
+    def fingerprint(self) -> str:
+        """Every value of the old tables, as one figure."""
+        with self.connection() as connection:
+            return str(connection.scalar(LEGACY))
+
+    def require_same(self, before: str) -> None:
+        if self.fingerprint() != before:
+            raise DemoFailed("the downgrade did not bring back what was there: please report this")
+
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def kept(self) -> None:
+        """How to go on, and how to end it."""
+        self.tell("The servers go on. To work with them:")
+        for name, value in self.environment.items():
+            self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+        data = parse_url(self.database).query["host"]
+        stop = f"pg_ctl stop -D {shlex.quote(str(data))}"
+        self.note(f"To end it: {stop}" + ("" if self.redis is None else "; redis-cli -u $REDIS_URL shutdown"))

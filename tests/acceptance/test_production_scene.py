@@ -1,0 +1,108 @@
+"""The scene of the production guide: 300 sites, 105 stuck, 82 deferred coordinators, 2,695 failed jobs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from alembics import ROOT, Chain
+from bed import Database, Postgres
+from pipestate import scene
+from stuck_sites import Pipeline
+
+
+def fill(database: Database) -> None:
+    with database.begin() as connection:
+        scene.build(connection)
+    Chain(database).upgrade("0005")
+
+
+@pytest.fixture
+def production(postgres: Postgres, redis_url: str, tmp_path: Path) -> Iterator[Pipeline]:
+    database = postgres.copy_of("production", fill)
+    storage = tmp_path / "sites"
+    storage.mkdir()
+    scene.write_files(storage)
+    with Redis.from_url(redis_url) as redis:
+        redis.flushall()
+        scene.fill_queues(redis, storage)
+        yield Pipeline(database, storage, redis)
+    postgres.drop(database)
+
+
+def run(production: Pipeline, redis_url: str, *command: str) -> str:
+    environment = {
+        **os.environ,
+        "DATABASE_URL": production.database.text,
+        "REDIS_URL": redis_url,
+        "STORAGE_DIR": str(production.root),
+        "ALEMBIC_CONFIG": str(ROOT / "alembic.ini"),
+        "PYTHONPATH": str(ROOT / "examples"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=production.root.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def state(production: Pipeline) -> tuple[object, ...]:
+    """Sites, claims and queues, as far as a step could change them."""
+    rows = production.everything()
+    return (*rows[:3], rows[-1], production.database.rows("SELECT * FROM site_progress ORDER BY 1"))
+
+
+def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, redis_url: str) -> None:
+    def pipestate(*arguments: str) -> str:
+        return run(production, redis_url, "pipestate", *arguments)
+
+    def again_changes_nothing(*arguments: str) -> str:
+        before = state(production)
+        output = pipestate(*arguments)
+        assert state(production) == before
+        return output
+
+    assert "Would migrate 105 sites" in again_changes_nothing("backfill", "--dry-run")
+    assert "Migrated 105 sites" in pipestate("backfill")
+    assert "Migrated 0 sites" in again_changes_nothing("backfill")
+    assert production.database.rows(
+        "SELECT current_stage, ocr_total, ocr_completed, ocr_failed, count(*) FROM sites "
+        "WHERE current_stage IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 3"
+    ) == [("ocr", 15, 0, 15, 2), ("ocr", 15, 12, 3, 103)]
+
+    would = "Would delete 82 deferred coordinators and 2,695 failed OCR jobs"
+    assert would in again_changes_nothing("queues", "clear", "--dry-run")
+    assert "Deleted 82 deferred" in pipestate("queues", "clear", "--export", "cleared.jsonl")
+    assert len((production.root.parent / "cleared.jsonl").read_text().splitlines()) == 82 + 2695
+    assert "nothing to clear" in again_changes_nothing("queues", "clear", "--export", "cleared.jsonl")
+
+    planned = json.loads(again_changes_nothing("reconcile", "--dry-run", "--json"))
+    assert (planned["found"], planned["recovered"]) == (105, 105)
+    did = json.loads(pipestate("reconcile", "--json"))
+    assert [site["action"] for site in did["sites"]] == [site["action"] for site in planned["sites"]]
+    assert did["recovered"] == 105
+    assert "No stuck sites" in again_changes_nothing("reconcile")
+
+    run(production, redis_url, "clerk.worker", "--burst", "--simple")
+    assert production.database.rows(
+        "SELECT current_stage, sum(ocr_completed), count(*) FROM sites WHERE current_stage IS NOT NULL GROUP BY 1"
+    ) == [("completed", 103 * 12 + 2 * 15, 105)]
+
+    for name in ("code-deployed", "dry-run-done"):
+        pipestate("attest", name, "--by", "ops")
+    pipestate("observe")
+    again_changes_nothing("observe")
+    verified = json.loads(again_changes_nothing("verify", "--phase", "backfill", "--json"))
+    assert verified["ok"]
+    assert verified["summary"]["failed"] == 0
