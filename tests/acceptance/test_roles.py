@@ -76,6 +76,25 @@ def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
             recorder.run(statement)
 
 
+def test_the_query_that_asks_for_session_replication_role_tells_who_may(
+    pg_legacy: Chain, make_role: MakeRole
+) -> None:
+    pg_legacy.upgrade("0002")
+    database = pg_legacy.database
+    recorder = make_role("postgresql.md", "pipestate_recorder")
+    (query,) = [
+        example.text
+        for example in examples(ROOT / "docs" / "postgresql.md")
+        if "set_config('session_replication_role'" in example.text
+    ]
+    database.run(query)
+    with pytest.raises(DBAPIError, match="permission denied to set parameter"):
+        recorder.run(query)
+    if int(str(database.value("SHOW server_version_num"))) >= 150000:
+        database.run(f"GRANT SET ON PARAMETER session_replication_role TO {recorder.url.username}")
+        recorder.run(query)
+
+
 def test_an_owner_who_may_not_create_a_schema_can_expand_and_loses_nothing(postgres: Postgres) -> None:
     database = postgres.create()
     role = f"owner_{database.url.database}"
