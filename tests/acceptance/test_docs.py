@@ -16,6 +16,7 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
+from pipestate.migrations.locks import one_migration_at_a_time
 from pipestate.render.machine import SCHEMA
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.lint import findings
@@ -136,6 +137,14 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
 def test_the_sample_of_the_json_is_valid() -> None:
     (sample,) = [each for each in EXAMPLES if each.language == "json"]
     jsonschema.validate(json.loads(sample.text), json.loads(SCHEMA.read_text()))
+
+
+def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> None:
+    (query,) = [each.text for each in EXAMPLES if "locktype = 'advisory'" in each.text]
+    with pg.engine.connect() as holder, one_migration_at_a_time(holder):
+        pid = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        assert [row[0] for row in pg.rows(query)] == [pid]
+    assert pg.rows(query) == []
 
 
 def test_every_key_of_the_json_is_explained() -> None:

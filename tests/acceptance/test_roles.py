@@ -50,6 +50,7 @@ def test_the_read_only_role_can_verify_and_cannot_write(
     done = shell.run("pipestate verify sites-consolidation content-item-pipeline-state")
     assert done.returncode == 1, done.stdout + done.stderr  # only watched-24h is missing
     assert "errored" not in done.stdout
+    assert "0007" in shell.run("alembic current").stdout
     done = shell.run("pipestate attest watched-24h --by me")
     assert done.returncode == 3
     assert "read-only transaction" in done.stderr
