@@ -1,6 +1,5 @@
 """Connections: a reader that cannot write, whatever the SQL says, and a writer for the ledger."""
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,6 +14,13 @@ from pipestate.config import shown, without_secrets
 from pipestate.errors import Unreachable
 
 CONNECT_TIMEOUT_S = 10
+
+# For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
+# brings such options, and hands the next transaction to another session.
+# `row_security = off`: a check fails where a policy would hide rows from it, instead of passing.
+SETTINGS = (
+    "SET LOCAL TimeZone = 'UTC'; SET LOCAL standard_conforming_strings = on; SET LOCAL row_security = off"
+)
 
 # What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
 SQLITE_READS = frozenset(
@@ -59,8 +65,8 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
         connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         if snapshot is not None:
             connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-        else:
-            connection.exec_driver_sql("SELECT 1")  # from here on the transaction cannot be made to write
+        connection.exec_driver_sql(SETTINGS)
+        connection.exec_driver_sql("SELECT 1")  # from here on the transaction cannot be made to write
         yield connection
 
 
@@ -68,33 +74,21 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
 def writer(url: URL) -> Iterator[Connection]:
     """A connection inside a transaction that is committed at the end."""
     with reachable(url), engine_for(url).begin() as connection:
+        if url.get_backend_name() != "sqlite":
+            connection.exec_driver_sql(SETTINGS)
         yield connection
 
 
 def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     """An engine without a pool: a command connects, works and goes."""
     if url.get_backend_name() != "sqlite":
-        arguments = {
-            "connect_timeout": CONNECT_TIMEOUT_S,
-            "application_name": "pipestate",
-            "options": _session_options(url),
-        }
+        arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
         return create_engine(url, poolclass=NullPool, connect_args=arguments)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
         raise Unreachable(f"there is no file {url.database}: check the path in the URL")
     engine = create_engine(url, poolclass=NullPool)
     event.listen(engine, "connect", _foreign_keys_on)
     return engine
-
-
-def _session_options(url: URL) -> str:
-    """Ours beside those of the URL, or of PGOPTIONS, which may name the search_path.
-
-    `row_security=off`: a check fails where a policy would hide rows from it, instead of passing.
-    """
-    given = url.query.get("options", os.environ.get("PGOPTIONS", ""))
-    theirs = given if isinstance(given, str) else " ".join(given)
-    return f"{theirs} -c TimeZone=UTC -c standard_conforming_strings=on -c row_security=off".strip()
 
 
 @contextmanager

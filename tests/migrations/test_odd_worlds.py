@@ -5,6 +5,7 @@ from alembic import command
 
 from alembics import ROOT, Chain, config_for, run_alembic
 from bed import Database
+from legacy import fill_legacy
 from pipestate import shelf
 from pipestate.db import reader
 from pipestate.gate import GateClosed
@@ -335,3 +336,25 @@ def test_rows_without_a_key_are_refused_at_the_start(pg: Database) -> None:
     )
     with pytest.raises(MigrationError, match="sites has rows without a subdomain"):
         Chain(pg).upgrade("0005")
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "CREATE INDEX e ON sites (lower(status))",
+        "CREATE INDEX e ON sites (name) WHERE Status = 'x'",
+        "CREATE UNIQUE INDEX e ON sites (subdomain, status)",
+        "CREATE UNIQUE INDEX e ON sites (lower(subdomain)) WHERE last_updated IS NULL",
+    ],
+)
+def test_an_index_that_names_a_legacy_column_goes_and_comes_back_on_sqlite(
+    sqlite_database: Database, index: str
+) -> None:
+    fill_legacy(sqlite_database, sites=20)
+    sqlite_database.run(index)
+    query = "SELECT lower(sql) FROM sqlite_master WHERE type = 'index' AND name = 'e'"
+    chain = Chain(sqlite_database)
+    chain.contract()
+    assert sqlite_database.rows(query) == []
+    chain.downgrade("-2")
+    assert sqlite_database.value(query) == index.lower()

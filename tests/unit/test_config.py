@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.config import ini_url, parse_url, resolve_url, shown, without_secrets
+from pipestate.cli.options import project_ini
+from pipestate.config import ini_url, parse_url, project_root, resolve_url, shown, without_secrets
 from pipestate.errors import ConfigError
 
 
@@ -59,3 +60,20 @@ def test_the_url_of_an_ini_file(tmp_path: Path) -> None:
     assert ini_url(ini) == f"sqlite:///{tmp_path}/app.sqlite"
     ini.write_text("[alembic]\nscript_location = x\n")
     assert ini_url(ini) is None
+
+
+def test_which_project_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option, then ALEMBIC_CONFIG as Alembic itself has it, then the one here, then the shipped one."""
+    monkeypatch.chdir(tmp_path)
+    assert project_ini(None) == project_root() / "alembic.ini"
+    for name in ("alembic.ini", "named.ini", "given.ini"):
+        (tmp_path / name).touch()
+    assert project_ini(None) == Path("alembic.ini")
+    monkeypatch.setenv("ALEMBIC_CONFIG", "pyproject.toml")
+    assert project_ini(None) == Path("alembic.ini")
+    monkeypatch.setenv("ALEMBIC_CONFIG", "named.ini")
+    assert project_ini(None) == Path("named.ini")
+    assert project_ini(Path("given.ini")) == Path("given.ini")
+    monkeypatch.setenv("ALEMBIC_CONFIG", "gone.ini")
+    with pytest.raises(ConfigError, match=r"there is no gone.ini: ALEMBIC_CONFIG takes"):
+        project_ini(None)

@@ -16,7 +16,10 @@ from pipestate.runbook.model import is_id
 def attest(
     name: Annotated[str, typer.Argument(help="The sign-off's name, as the runbook has it.")],
     by: Annotated[str, typer.Option("--by", metavar="WHO", help="Whose word it is.")],
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", show_default=False)] = None,
+    note: Annotated[
+        str | None,
+        typer.Option("--note", metavar="TEXT", help="Where to find what it rests on.", show_default=False),
+    ] = None,
     database_url: DatabaseUrl = None,
     config: Config = None,
 ) -> None:

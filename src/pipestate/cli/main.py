@@ -8,6 +8,7 @@ from pipestate import __version__
 from pipestate.cli import ledger, purge, queues, reconcile, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.cli.output import say
+from pipestate.config import project_root
 from pipestate.errors import PipestateError
 
 app = typer.Typer(
@@ -35,13 +36,28 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _alembic_ini(asked: bool) -> None:
+    if asked:
+        typer.echo(project_root() / "alembic.ini")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    alembic_ini: Annotated[
+        bool,
+        typer.Option(
+            "--alembic-ini",
+            callback=_alembic_ini,
+            is_eager=True,
+            help="Show where the shipped alembic.ini is, for alembic -c or ALEMBIC_CONFIG.",
+        ),
+    ] = False,
 ) -> None:
-    del version
+    del version, alembic_ini
 
 
 def main() -> None:

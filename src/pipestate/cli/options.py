@@ -26,7 +26,13 @@ DatabaseUrl = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="INI", help="Another project's alembic.ini.", show_default=False),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="INI",
+        help="Another project's alembic.ini; else ALEMBIC_CONFIG.",
+        show_default=False,
+    ),
 ]
 RedisUrl = Annotated[
     str | None,
@@ -66,11 +72,12 @@ class Target:
 
 
 def project_ini(given: Path | None) -> Path:
-    """The one that is named, the one here if it exists, else the shipped one."""
+    """The one that is named, the one in ALEMBIC_CONFIG, the one here if it exists, else the shipped one."""
     if given is not None:
-        if not given.is_file():
-            raise ConfigError(f"there is no {given}: --config takes the path of an alembic.ini")
-        return given
+        return _existing(given, "--config")
+    named = Path(os.environ.get("ALEMBIC_CONFIG", ""))
+    if named.suffix == ".ini":  # Alembic also takes a pyproject.toml there
+        return _existing(named, "ALEMBIC_CONFIG")
     here = Path("alembic.ini")
     return here if here.is_file() else config.project_root() / "alembic.ini"
 
@@ -88,6 +95,12 @@ def require_redis(given: str | None, wiring: "Wiring") -> str:
             "or redis_url under [pipestate:queues] in alembic.ini"
         )
     return url
+
+
+def _existing(path: Path, source: str) -> Path:
+    if not path.is_file():
+        raise ConfigError(f"there is no {path}: {source} takes the path of an alembic.ini")
+    return path
 
 
 def target(database_url: str | None, ini: Path | None) -> Target:

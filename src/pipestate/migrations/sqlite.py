@@ -176,7 +176,8 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
         with op.batch_alter_table(table, recreate="always") as batch:
             yield batch
         return
-    gone = re.compile(r"\b(" + "|".join(map(re.escape, without)) + r")\b") if without else re.compile(r"(?!)")
+    words = "|".join(map(re.escape, without))
+    gone = re.compile(rf"\b({words})\b" if without else r"(?!)", re.IGNORECASE)
     checks = inspector().get_check_constraints(table)
     nameless = [
         sa.CheckConstraint(sa.text(check["sqltext"]))
@@ -184,8 +185,8 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
         if check["name"] is None and not gone.search(check["sqltext"])
     ]
     attached = _attached(table)
-    for name, statement in attached.items():
-        if gone.search(statement) and statement.lstrip().upper().startswith("CREATE INDEX"):
+    for name in indexes(table):
+        if gone.search(attached[name]):
             sql.emit(f"DROP INDEX {sql.name(name)}")
     # Views that read the table must not be looked at while it is away.
     sql.emit("PRAGMA legacy_alter_table = ON")
@@ -200,11 +201,15 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
             sql.emit(statement)
 
 
-def _attached(table: str) -> dict[str, str]:
+def indexes(table: str) -> dict[str, str]:
+    """The table's indexes, as they were created."""
+    return _attached(table, "'index'")
+
+
+def _attached(table: str, kinds: str = "'index', 'trigger'") -> dict[str, str]:
     """The table's indexes and triggers, as they were created."""
     query = (
-        "SELECT name, sql FROM sqlite_master "
-        "WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"
+        f"SELECT name, sql FROM sqlite_master WHERE tbl_name = ? AND type IN ({kinds}) AND sql IS NOT NULL"
     )
     return {row.name: row.sql for row in op.get_bind().exec_driver_sql(query, (table,))}
 

@@ -52,15 +52,7 @@ def archive_columns(table: str, columns: Sequence[str]) -> None:
         _refuse_readers(table, str(column["name"]))
     (key,) = sqlite.inspector().get_pk_constraint(table)["constrained_columns"]
     names = ", ".join(sql.name(str(column["name"])) for column in there)
-    hanging = [
-        row[0]
-        for row in op.get_bind().exec_driver_sql(
-            "SELECT m.sql FROM sqlite_master m WHERE m.type = 'index' AND m.tbl_name = ? AND m.sql IS NOT NULL "
-            "AND EXISTS (SELECT 1 FROM pragma_index_info(m.name) i WHERE i.name IN "
-            f"({sql.literals([str(column['name']) for column in there])}))",
-            (table,),
-        )
-    ]
+    indexes = sqlite.indexes(table)
     definitions = [
         {
             "name": column["name"],
@@ -74,10 +66,12 @@ def archive_columns(table: str, columns: Sequence[str]) -> None:
         f"CREATE TABLE {sql.name(f'{PREFIX}{table}_columns')} AS "
         f"SELECT {sql.name(key)}, {names} FROM {sql.name(table)}"
     )
-    _record("columns", table, {"columns": definitions, "indexes": hanging})
     with sqlite.rebuilt(table, without=[str(column["name"]) for column in there]) as batch:
         for column in there:
             batch.drop_column(str(column["name"]))
+    # Whatever names one of the columns went with them, also where only its expression or its WHERE did.
+    hanging = [statement for name, statement in indexes.items() if name not in sqlite.indexes(table)]
+    _record("columns", table, {"columns": definitions, "indexes": hanging})
 
 
 def restore_columns(table: str, key: str, *, changed: str, derived: Mapping[str, str]) -> None:

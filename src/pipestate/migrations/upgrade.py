@@ -8,7 +8,7 @@ from alembic import command
 from alembic.util import CommandError
 from sqlalchemy import URL
 
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, Unreachable
 from pipestate.migrations.failure import MigrationError
 from pipestate.migrations.revisions import project_config, script_directory
 
@@ -34,7 +34,8 @@ def upgrade_to_gate(url: URL, ini: Path, gated: Collection[str]) -> None:
     config.set_main_option("sqlalchemy.url", url.render_as_string(hide_password=False).replace("%", "%%"))
     try:
         command.upgrade(config, revision)
-    except MigrationError:
+    except MigrationError as error:
+        error.exit_code = Unreachable.exit_code  # nothing could be evaluated
         raise
     except CommandError as error:
         raise ConfigError(str(error)) from error

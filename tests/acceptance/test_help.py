@@ -1,0 +1,71 @@
+"""Every command explains itself, has an example that can be typed, and stands in the documentation."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from pages import PAGES
+from pipestate.cli.main import app
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command of the command line, however deep."""
+
+    name: str
+    command: Any
+
+    @property
+    def is_group(self) -> bool:
+        return hasattr(self.command, "commands")
+
+
+def verbs(command: Any, name: str = "pipestate") -> Iterator[Verb]:
+    yield Verb(name, command)
+    for part, child in getattr(command, "commands", {}).items():
+        yield from verbs(child, f"{name} {part}")
+
+
+ALL = list(verbs(typer.main.get_command(app)))
+COMMANDS = [verb for verb in ALL if not verb.is_group]
+EXAMPLE = re.compile(r"^\s*Example: (.+)$", re.MULTILINE)
+
+
+def by_name(verb: Verb) -> str:
+    return verb.name
+
+
+@pytest.mark.parametrize("verb", ALL, ids=by_name)
+def test_help_is_shown(verb: Verb) -> None:
+    done = CliRunner().invoke(app, [*verb.name.split()[1:], "--help"])
+    assert done.exit_code == 0, done.output
+    assert verb.is_group or "Example: " in done.output
+
+
+@pytest.mark.parametrize("verb", ALL, ids=by_name)
+def test_every_argument_and_option_has_help(verb: Verb) -> None:
+    assert verb.command.help
+    for parameter in verb.command.params:
+        is_typers_own = parameter.name in ("install_completion", "show_completion")
+        assert is_typers_own or (parameter.help or "").strip(), f"{verb.name}: {parameter.name}"
+
+
+@pytest.mark.parametrize("verb", COMMANDS, ids=by_name)
+def test_the_example_is_a_command_line_that_would_be_understood(verb: Verb) -> None:
+    found = EXAMPLE.search(verb.command.help)
+    assert found, f"{verb.name} has no `Example: `"
+    line = found[1].partition(" && ")[0]
+    assert f"{line} ".startswith(f"{verb.name} ")
+    words = shlex.split(line.removeprefix(verb.name))
+    verb.command.make_context(verb.name, words).close()
+
+
+@pytest.mark.parametrize("verb", COMMANDS, ids=by_name)
+def test_every_command_stands_in_the_documentation(verb: Verb) -> None:
+    assert any(re.search(rf"\b{verb.name}\b", page.read_text()) for page in PAGES), verb.name

@@ -1,0 +1,111 @@
+"""The roles that the documentation describes can do what it says, and nothing more."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from alembics import ROOT, Chain
+from bed import Database, Postgres
+from legacy import fill_legacy
+from pages import Shell, examples, lay_out
+from pipestate.migrations import MigrationError
+
+MakeRole = Callable[[str, str], Database]
+
+
+@pytest.fixture
+def make_role(pg_legacy: Chain) -> Iterator[MakeRole]:
+    """Run the SQL of a page that makes the role; roles belong to the whole server, so under another name."""
+    database, made = pg_legacy.database, []
+
+    def make(page: str, role: str) -> Database:
+        name = f"{role}_{database.url.database}"
+        made.append(name)
+        for example in examples(ROOT / "docs" / page):
+            if example.language == "sql" and role in example.text:
+                database.run(re.sub(rf"\b{role}\b", name, example.text))
+        return Database(database.url.set(username=name, password="change me"))
+
+    yield make
+    for name in made:
+        database.run(f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+
+
+def shell_of(database: Database, directory: Path) -> Shell:
+    checkout = directory / "checkout"
+    checkout.mkdir()
+    lay_out(checkout, [])
+    return Shell(checkout, {"DATABASE_URL": database.text})
+
+
+def test_the_read_only_role_can_verify_and_cannot_write(
+    pg_legacy: Chain, make_role: MakeRole, tmp_path: Path
+) -> None:
+    pg_legacy.contract()
+    reader = make_role("read-only-role.md", "pipestate_reader")
+    shell = shell_of(reader, tmp_path)
+    done = shell.run("pipestate verify sites-consolidation content-item-pipeline-state")
+    assert done.returncode == 1, done.stdout + done.stderr  # only watched-24h is missing
+    assert "errored" not in done.stdout
+    assert "0007" in shell.run("alembic current").stdout
+    done = shell.run("pipestate attest watched-24h --by me")
+    assert done.returncode == 3
+    assert "read-only transaction" in done.stderr
+    with pytest.raises(DBAPIError, match=r"permission denied|read-only"):
+        reader.run("SET transaction_read_only = off", "DELETE FROM sites")
+
+
+def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
+    pg_legacy: Chain, make_role: MakeRole, tmp_path: Path
+) -> None:
+    pg_legacy.upgrade("0005")
+    recorder = make_role("postgresql.md", "pipestate_recorder")
+    shell = shell_of(recorder, tmp_path)
+    for command in (
+        "pipestate verify content-item-pipeline-state --record",
+        "pipestate attest backup-taken --by dba@example.com",
+        "pipestate observe --set failed_ocr_jobs=0",
+        "pipestate history",
+    ):
+        done = shell.run(command)
+        assert done.returncode == 0, command + done.stderr
+    for statement in ("DELETE FROM pipestate_run", "UPDATE sites SET status = 'x'"):
+        with pytest.raises(DBAPIError, match="permission denied"):
+            recorder.run(statement)
+
+
+def test_the_query_that_asks_for_session_replication_role_tells_who_may(
+    pg_legacy: Chain, make_role: MakeRole
+) -> None:
+    pg_legacy.upgrade("0002")
+    database = pg_legacy.database
+    recorder = make_role("postgresql.md", "pipestate_recorder")
+    (query,) = [
+        example.text
+        for example in examples(ROOT / "docs" / "postgresql.md")
+        if "set_config('session_replication_role'" in example.text
+    ]
+    database.run(query)
+    with pytest.raises(DBAPIError, match="permission denied to set parameter"):
+        recorder.run(query)
+    if int(str(database.value("SHOW server_version_num"))) >= 150000:
+        database.run(f"GRANT SET ON PARAMETER session_replication_role TO {recorder.url.username}")
+        recorder.run(query)
+
+
+def test_an_owner_who_may_not_create_a_schema_can_expand_and_loses_nothing(postgres: Postgres) -> None:
+    database = postgres.create()
+    role = f"owner_{database.url.database}"
+    database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"GRANT CREATE, USAGE ON SCHEMA public TO {role}")
+    owner = Database(database.url.set(username=role, password="x"))
+    fill_legacy(owner, sites=20)
+    with pytest.raises(MigrationError, match="permission denied for database"):
+        Chain(owner).contract()
+    assert Chain(owner).revision() == "0005"
+    assert owner.value("SELECT count(*) FROM site_progress") == 17
+    owner.engine.dispose()
+    postgres.drop(database)
+    Database(postgres.admin).run(f"DROP ROLE {role}")

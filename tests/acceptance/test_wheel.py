@@ -1,0 +1,107 @@
+"""The wheel, installed away from the checkout: the commands of the README's "Without a checkout"."""
+
+import os
+import site
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from alembics import ROOT, Chain
+from pages import commands, examples
+
+ALEMBIC = "#!{python}\nfrom alembic.config import main\nmain(prog='alembic')\n"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with the wheel in it, and an empty directory to be in."""
+
+    environment: Path
+    directory: Path
+
+    def run(self, command: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        path = f"{self.environment / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.directory,
+            env={**kept, "PATH": path, **more},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def must(self, command: str, code: int = 0, **more: str) -> str:
+        done = self.run(command, **more)
+        assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Built and installed without a download: its dependencies are those of this environment.
+
+    A directory that a .pth file names is searched, but its own .pth files are not read: so the editable
+    installation of the checkout is out of sight.
+    """
+    root = tmp_path_factory.mktemp("wheel")
+    here = Installed(root / "venv", root / "empty")
+    here.directory.mkdir()
+    _call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(root))
+    _call(sys.executable, "-m", "venv", "--without-pip", str(here.environment))
+    python = here.environment / "bin" / "python"
+    (wheel,) = root.glob("*.whl")
+    _call(sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", str(wheel))
+    (packages,) = here.environment.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    script = here.environment / "bin" / "alembic"
+    script.write_text(ALEMBIC.format(python=python))
+    script.chmod(0o755)
+    yield here
+    assert list(here.directory.iterdir()) == [], "a command left something behind"
+
+
+def _call(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_is_the_wheel_that_is_imported(installed: Installed) -> None:
+    where = installed.must("python -c 'import pipestate; print(pipestate.__file__)'").strip()
+    assert Path(where).is_relative_to(installed.environment)
+    assert installed.must("pipestate --version").startswith("pipestate ")
+    ini = Path(installed.must("pipestate --alembic-ini").strip())
+    assert ini.is_file()
+    assert ini.is_relative_to(installed.environment)
+
+
+def test_what_the_readme_says_of_the_wheel(installed: Installed, pg_legacy: Chain) -> None:
+    """The section's commands, on a database that its tour has brought to 0005."""
+    database = pg_legacy.database
+    up = 'alembic -c "$(pipestate --alembic-ini)" upgrade 0005'
+    installed.must(up, DATABASE_URL=database.text)
+    assert pg_legacy.revision() == "0005"
+    section = "## Without a checkout"
+    assert section in (ROOT / "README.md").read_text()
+    first = (ROOT / "README.md").read_text().partition(section)[0].count("\n")
+    shown = [
+        each for each in examples(ROOT / "README.md") if each.language == "console" and each.line > first
+    ]
+    for example in shown:
+        lines = [f"{command.text}\n" for command in commands(example.text)]
+        installed.must("set -e\n" + "".join(lines), DATABASE_URL=database.text)
+
+
+def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("0005")
+    said = installed.must("pipestate gate readiness --json", code=1, DATABASE_URL=pg_legacy.database.text)
+    assert "shipped/runbooks/sites-consolidation.md:" in said
+
+
+def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
+    installed.must("pipestate demo")

@@ -1,0 +1,157 @@
+"""The documentation as the tests read it: fences in order, each with the file that it is said to be."""
+
+import multiprocessing
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembics import ROOT
+from pipestate.runbook.markdown import Fence, Unread, blocks
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+# Starting Python and importing takes longer than most commands: this server has done both, and forks.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "pytest",
+        "pages",
+        "alembic.config",
+        "pipestate.cli.main",
+        "pipestate.migrations.environment",
+        "pipestate.gate",
+        "pipestate.render.console",
+        "rich.table",
+        "rich.markdown",
+        "psycopg2.extras",
+    ]
+)
+
+_SYNTAX = re.compile(r"[$|&;<>`(]|^export ")
+_FILE = re.compile(r"<!-- file: (\S+) -->")
+_DATABASE = re.compile(r"<!-- database: (.+?) -->")
+_ROLE = re.compile(r"CREATE ROLE (\w+)")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A fenced block. `file` is what `<!-- file: … -->` above it says."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    file: str | None
+
+
+@dataclass(frozen=True)
+class Command:
+    """`$ command  # exits N` of a console block."""
+
+    text: str
+    code: int
+
+
+def examples(page: Path) -> list[Example]:
+    found, file = [], None
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if isinstance(block, Unread) and (named := _FILE.search(block.content)):
+            file = named[1]
+        elif isinstance(block, Fence):
+            found.append(Example(page.name, block.line, block.language, block.content, file))
+            file = None
+    return found
+
+
+def database_of(page: Path) -> str:
+    """What the page says of the database on which its examples run: the old world, unless it says more."""
+    said = _DATABASE.search(page.read_text(encoding="utf-8"))
+    return said[1] if said else "legacy"
+
+
+def roles_of(page: Path) -> list[str]:
+    return _ROLE.findall(page.read_text(encoding="utf-8"))
+
+
+def commands(console: str) -> list[Command]:
+    found = []
+    for line in console.splitlines():
+        command, _, note = line.removeprefix("$ ").partition("  #")
+        code = re.search(r"exits (\d+)", note)
+        found.append(Command(command.strip(), int(code[1]) if code else 0))
+    return found
+
+
+def lay_out(directory: Path, given: list[Example]) -> None:
+    """The project that the page describes; the checkout's own files, where it describes none."""
+    for example in given:
+        if example.file is not None:
+            path = directory / example.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(example.text, encoding="utf-8")
+    if not any(example.file for example in given):
+        for folder in ("alembic", "runbooks"):
+            shutil.copytree(ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in ("alembic.ini", "README.md"):
+            shutil.copy(ROOT / file, directory)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A terminal that stays open: what one command exports, the next one sees."""
+
+    directory: Path
+    environment: dict[str, str]
+
+    def run(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """In bash where it needs one; else in a process that has everything imported already."""
+        if _SYNTAX.search(command):
+            return self._in_bash(command)
+        done = FORKS.Process(target=_main, args=(shlex.split(command), self.directory, self._environment()))
+        done.start()
+        done.join(120)
+        out, err = (self.directory.with_name(name).read_text(encoding="utf-8") for name in ("out", "err"))
+        assert done.exitcode is not None, f"{command} takes too long"
+        return subprocess.CompletedProcess(command, done.exitcode, out, err)
+
+    def must(self, command: Command) -> str:
+        """Run it, see that it exits as the page says, and return what it printed."""
+        done = self.run(command.text)
+        said = f"$ {command.text}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == command.code, f"exit code {done.returncode}, not {command.code}\n{said}"
+        assert "Traceback" not in done.stderr, said
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        exports = self.directory.with_name("exports")
+        kept = exports.read_text(encoding="utf-8").split("\0")[:-1] if exports.exists() else []
+        return {"PATH": path, **self.environment, **dict(line.split("=", 1) for line in kept)}
+
+    def _in_bash(self, command: str) -> "subprocess.CompletedProcess[str]":
+        after = "\nenv -0 > ../exports\n" if command.startswith("export ") else ""
+        return subprocess.run(
+            ["bash", "-c", f"{command}{after}"],
+            cwd=self.directory,
+            env={**os.environ, **self._environment()},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+def _main(argv: list[str], directory: Path, environment: dict[str, str]) -> None:
+    """The program's own main, in a process of its own; its output goes to files beside the directory."""
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(directory.with_name(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.chdir(directory)
+    os.environ.update(environment)
+    sys.argv = argv
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
