@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format long screens picture bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,15 @@ lint: $(READY) ## ruff, mypy --strict and the test of the package's borders
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+long: $(READY) ## the long form of the crowd: 100,000 jobs of 200 sites from 8 processes
+	PIPESTATE_TEST_JOBS=100000 PIPESTATE_TEST_SITES=200 $(BIN)/python -m pytest -q tests/integration/pipeline/test_counters_crowd.py
+
+screens: $(READY) ## write the kept screens anew (look at the difference)
+	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
+
+picture: $(READY) ## write the README's picture anew
+	$(BIN)/python tests/picture.py
 
 bench: $(READY) ## run every benchmark; each prints its ratio (takes minutes)
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file; done

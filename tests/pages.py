@@ -33,7 +33,7 @@ FORKS.set_forkserver_preload(
     ]
 )
 
-_SYNTAX = re.compile(r"[$|&;<>`(]|^export ")
+_SYNTAX = re.compile(r"[$|&;<>`(]|^export |^python ")
 _FILE = re.compile(r"<!-- file: (\S+) -->")
 _DATABASE = re.compile(r"<!-- database: (.+?) -->")
 _ROLE = re.compile(r"CREATE ROLE (\w+)")

@@ -21,11 +21,12 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 @dataclass(frozen=True)
 class Typed:
-    """A pipestate command that somebody types."""
+    """A command that somebody types: pipestate's, or Alembic's."""
 
     arguments: Sequence[str]
     columns: int = 100
     environment: dict[str, str] = field(default_factory=dict)
+    program: str = "pipestate"
 
 
 def in_terminals(typed: Sequence[Typed], *, cwd: Path, **environment: str) -> list[str]:
@@ -62,14 +63,16 @@ def _play(typed: Typed) -> str:
 
 
 def _be(typed: Typed) -> None:
-    from pipestate.cli.main import main
+    from alembic.config import main as alembic
+
+    from pipestate.cli.main import main as pipestate
 
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, typed.columns, 0, 0))
     os.environ.update(typed.environment)
-    sys.argv = ["pipestate", *typed.arguments]
+    sys.argv = [typed.program, *typed.arguments]
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(fd, mode) for fd, mode in ((0, "r"), (1, "w"), (2, "w")))
     try:
-        main()
+        alembic() if typed.program == "alembic" else pipestate()
     except SystemExit:
         pass
     finally:

@@ -11,11 +11,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from redis import Redis
 
 from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
+from pipestate import scene
 from pipestate.migrations.locks import one_migration_at_a_time
 from pipestate.render.machine import SCHEMA
 from pipestate.runbook.directives import has_directives
@@ -24,7 +26,7 @@ from pipestate.runbook.lint import findings
 EXAMPLES = [example for page in PAGES for example in examples(page)]
 RUN = ("console", "sql")
 # What cannot be run: the two commands that set up and test everything, an address, a drawing.
-UNCHECKED = [("README.md", "sh"), ("README.md", "sh"), ("CONTRIBUTING.md", "")]
+UNCHECKED = [("README.md", "sh"), ("README.md", "sh"), ("CONTRIBUTING.md", ""), ("operations.md", "sh")]
 
 
 def ini(text: str) -> None:
@@ -39,6 +41,15 @@ def runbook(text: str) -> None:
     assert findings(text, "sample.md") == []
 
 
+def crontab(text: str) -> None:
+    """Variables, and lines of five fields and a command of ours."""
+    known = {"observe", "reconcile", "verify"}
+    for line in text.splitlines():
+        found = re.fullmatch(r"[A-Z_]+=\S+|(?:[\d*/]+\s+){5}pipestate (\w+).* >> \S+ 2>&1", line)
+        assert found, line
+        assert found[1] is None or found[1] in known, line
+
+
 CHECKS: dict[str, Callable[[str], object]] = {
     "python": python,
     "markdown": runbook,
@@ -46,6 +57,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "toml": tomllib.loads,
     "ini": ini,
+    "text": crontab,
 }
 
 
@@ -54,9 +66,16 @@ def legacy_at_0005(database: Database) -> None:
     Chain(database).upgrade("0005")
 
 
+def scene_at_0005(database: Database) -> None:
+    with database.begin() as connection:
+        scene.build(connection)
+    Chain(database).upgrade("0005")
+
+
 WORLDS: dict[str, Callable[[Database], None]] = {
     "legacy": fill_legacy,
     "legacy at 0005": legacy_at_0005,
+    "scene at 0005": scene_at_0005,
     "empty": lambda _: None,
 }
 
@@ -70,6 +89,15 @@ def world(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[Databa
     for role in (f"{role}_{database.url.database}" for role in roles_of(request.param)):
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     postgres.drop(database)
+
+
+def fill_surroundings(storage: Path, redis_url: str) -> dict[str, str]:
+    """Files and queues, where the page works with them."""
+    scene.write_files(storage)
+    with Redis.from_url(redis_url) as redis:
+        redis.flushall()
+        scene.fill_queues(redis, storage)
+    return {"STORAGE_DIR": str(storage), "REDIS_URL": redis_url}
 
 
 def pages_that_run() -> list[Path]:
@@ -88,11 +116,13 @@ def of_its_own(text: str, page: Path, database: Database) -> str:
     [pytest.param(page, page, id=page.name) for page in pages_that_run() if page.stem != "read-only-role"],
     indirect=["world"],
 )
-def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path) -> None:
+def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, redis_url: str) -> None:
     directory = tmp_path / "project"
     directory.mkdir()
     lay_out(directory, examples(page))
     shell = Shell(directory, {"DATABASE_URL": world.text})
+    if database_of(page).startswith("scene"):
+        shell.environment.update(fill_surroundings(tmp_path / "sites", redis_url))
     for example in examples(page):
         if example.language == "sql":
             world.run(of_its_own(example.text, page, world))

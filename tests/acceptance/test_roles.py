@@ -77,6 +77,25 @@ def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
             recorder.run(statement)
 
 
+def test_the_operator_can_reconcile_and_cannot_touch_the_rest(
+    pg_legacy: Chain, make_role: MakeRole, tmp_path: Path, redis_url: str
+) -> None:
+    pg_legacy.upgrade("0005")
+    pg_legacy.database.run(
+        "INSERT INTO sites (subdomain, current_stage, ocr_total, ocr_completed) VALUES ('a.gov', 'ocr', 1, 1)"
+    )
+    operator = make_role("operations.md", "pipestate_operator")
+    shell = shell_of(operator, tmp_path)
+    shell.environment["REDIS_URL"] = redis_url
+    for command in ("observe", "reconcile", "verify content-item-pipeline-state --record", "status"):
+        done = shell.run(f"pipestate {command}")
+        assert done.returncode == 0, command + done.stderr
+    assert operator.rows("SELECT found, recovered, failed FROM pipestate_reconciliation") == [(1, 1, 0)]
+    for statement in ("DELETE FROM sites", "DELETE FROM pipestate_run", "DROP TABLE site_progress"):
+        with pytest.raises(DBAPIError, match=r"permission denied|must be owner"):
+            operator.run(statement)
+
+
 def test_the_query_that_asks_for_session_replication_role_tells_who_may(
     pg_legacy: Chain, make_role: MakeRole
 ) -> None:

@@ -62,10 +62,10 @@ def heard_on_stderr(*, on_command_line: bool) -> Iterator[None]:
     try:
         yield
     except MigrationError as error:
-        headline, _, rest = str(error).partition("\n")
-        if on_command_line and (rest or not _log_is_heard()):
+        is_long = "\n" in str(error)
+        if on_command_line and (is_long or not _log_is_heard()):
             print(error, file=sys.stderr)
-            error.args = (headline,)
+            error.args = (str(error).partition("\n")[0].partition(": ")[0],)
         raise
 
 
