@@ -252,6 +252,8 @@ def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain)
     legacy_chain.downgrade("-1", "force=we need the columns")
     assert legacy_chain.revision() == "0006"
     assert legacy_chain.database.value("SELECT count(*) FROM sites WHERE status IS NULL") == 300
+    forced = "SELECT runbook, phase, reason, revision FROM pipestate_run WHERE event = 'force'"
+    assert legacy_chain.database.rows(forced) == [("downgrade", "sites", "we need the columns", "0007")]
 
 
 def test_a_write_between_copy_and_drop_closes_the_gate(

@@ -7,10 +7,14 @@ and what must be put back with it.
 
 from collections.abc import Mapping, Sequence
 
+from alembic import op
+from sqlalchemy import inspect
+
+from pipestate.ledger import who
 from pipestate.migrations import objects, sql, sqlite_archive
 from pipestate.migrations.batches import update_in_batches
 from pipestate.migrations.failure import MigrationError
-from pipestate.migrations.guard import force_reason
+from pipestate.migrations.guard import entry, force_reason
 from pipestate.migrations.locks import lock_tables
 
 SCHEMA = "pipestate_archive"
@@ -199,31 +203,43 @@ def note_absence(kind: str, name: str) -> None:
 
 
 def require_archived(kind: str, name: str) -> None:
-    """Refuse to go back where the archive is gone, unless forced; then nothing comes back."""
+    """Refuse to go back where the archive is gone, unless forced; then nothing comes back, and the ledger
+    says why."""
     what = name if kind == "table" else f"the legacy columns of {name}"
     message = (
         f"the archive of {what} is gone (purged?), so this downgrade cannot bring it back. "
         "To go on and have it empty, or derived from the new columns: alembic -x force='reason' downgrade ..."
     )
-    if force_reason() is not None:
-        return
     if sql.is_sqlite():
         if not sql.is_offline() and not sqlite_archive.is_known(kind, name):
-            raise MigrationError(message)
+            _refuse_or_record(message, name)
         return
     aside = f"{sql.regclass(f'{SCHEMA}.{name}_columns')} IS NOT NULL"
     if kind == "table":  # in the archive, or back already in a run that was killed
         aside = f"coalesce({sql.regclass(f'{SCHEMA}.{name}')}, {sql.regclass(name)}) IS NOT NULL"
+    refused = sql.refusal(message)
+    reason = force_reason()
+    if reason is not None:
+        line = entry(reason, runbook="downgrade", phase=name)
+        refused = f"IF {sql.regclass('pipestate_run')} IS NOT NULL THEN {line}; END IF;"
     sql.do(
         f"""  IF {sql.regclass(MANIFEST)} IS NOT NULL THEN
     SELECT definition ? 'absent' OR {aside} INTO known FROM {MANIFEST}
     WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)};
   END IF;
   IF known IS NOT TRUE THEN
-    {sql.refusal(message)}
+    {refused}
   END IF;""",
         "  known boolean;",
     )
+
+
+def _refuse_or_record(message: str, name: str) -> None:
+    reason = force_reason()
+    if reason is None:
+        raise MigrationError(message)
+    if inspect(op.get_bind()).has_table("pipestate_run"):
+        sql.emit(entry(reason, runbook="downgrade", phase=name, actor=sql.literal(who())))
 
 
 def forget_archived(kind: str, name: str) -> None:

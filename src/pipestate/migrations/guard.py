@@ -21,8 +21,13 @@ def closed(message: str, values: dict[str, str], *, runbook: str, phase: str, sh
     reason = force_reason()
     if reason is None:
         return sql.refusal(message, values)
-    entry = sql.literals(("force", runbook, phase, "closed", sha256, reason, sql.current_revision()))
+    return f"{entry(reason, runbook=runbook, phase=phase, sha256=sha256)};"
+
+
+def entry(reason: str, *, runbook: str, phase: str, sha256: str = "", actor: str = "CURRENT_USER") -> str:
+    """The ledger's line on what was forced."""
+    values = sql.literals(("force", runbook, phase, "closed", sha256, reason, sql.current_revision()))
     return (
         "INSERT INTO pipestate_run (actor, event, runbook, phase, gate, runbook_sha256, reason, revision) "
-        f"VALUES (CURRENT_USER, {entry});"
+        f"VALUES ({actor}, {values})"
     )
