@@ -69,3 +69,21 @@ def test_the_example_is_a_command_line_that_would_be_understood(verb: Verb) -> N
 @pytest.mark.parametrize("verb", COMMANDS, ids=by_name)
 def test_every_command_stands_in_the_documentation(verb: Verb) -> None:
     assert any(re.search(rf"\b{verb.name}\b", page.read_text()) for page in PAGES), verb.name
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pipestate reco", ["reconcile"]),
+        ("pipestate gate rea", ["readiness"]),
+        ("pipestate verify queue", ["queue-cutover"]),
+        ("pipestate attest backup", ["backup-taken"]),
+        ("pipestate gate nowhere", []),
+    ],
+)
+def test_the_tab_key_knows_commands_and_the_runbooks_names(typed: str, offered: list[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    done = CliRunner().invoke(
+        app, [], prog_name="pipestate", env={**words, "_PIPESTATE_COMPLETE": "complete_bash"}
+    )
+    assert done.output.split() == offered

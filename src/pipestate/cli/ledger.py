@@ -6,6 +6,7 @@ import typer
 
 from pipestate import db
 from pipestate import ledger as book
+from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, RedisUrl, redis, target
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
@@ -14,7 +15,10 @@ from pipestate.runbook.model import is_id
 
 
 def attest(
-    name: Annotated[str, typer.Argument(help="The sign-off's name, as the runbook has it.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="The sign-off's name, as the runbook has it.", autocompletion=complete.signoff),
+    ],
     by: Annotated[str, typer.Option("--by", metavar="WHO", help="Whose word it is.")],
     note: Annotated[
         str | None,

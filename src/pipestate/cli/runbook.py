@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pipestate import shelf
+from pipestate.cli import complete
 from pipestate.cli.options import Config, project_ini
 from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError
@@ -38,7 +39,10 @@ def lint(
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="A name or a path.")], config: Config = None) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="A name or a path.", autocompletion=complete.runbook)],
+    config: Config = None,
+) -> None:
     """Show a runbook as it is read.
 
     Example: pipestate runbook show sites-consolidation

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pipestate import db, ledger, shelf
+from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
 from pipestate.cli.output import Format, put, show
 from pipestate.errors import PipestateError
@@ -23,9 +24,18 @@ Jobs = Annotated[int, typer.Option("--jobs", min=1, max=32, help="Connections th
 
 def verify(
     runbooks: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUNBOOK]...", help="A name or a path.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUNBOOK]...",
+            help="A name or a path.",
+            show_default=False,
+            autocompletion=complete.runbook,
+        ),
     ] = None,
-    phase: Annotated[str | None, typer.Option("--phase", help="Only this phase.", show_default=False)] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", help="Only this phase.", show_default=False, autocompletion=complete.phase),
+    ] = None,
     json_: AsJson = False,
     form: Annotated[Format, typer.Option("--format", help="How to print the report.")] = Format.CONSOLE,
     output: Annotated[
@@ -61,7 +71,7 @@ def verify(
 
 
 def gate(
-    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.")],
+    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete.phase)],
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,

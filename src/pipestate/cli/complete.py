@@ -1,0 +1,27 @@
+"""What the Tab key offers: names out of the runbooks, without a database. It never says that something is wrong."""
+
+from collections.abc import Callable
+
+from pipestate.errors import PipestateError
+from pipestate.runbook.model import Runbook
+
+
+def _names(of: Callable[[Runbook], list[str]]) -> Callable[[str], list[str]]:
+    def offer(incomplete: str) -> list[str]:
+        from pipestate import shelf
+        from pipestate.cli.options import project_ini
+
+        try:
+            found = [name for book in shelf.every(project_ini(None)) for name in of(book)]
+        except PipestateError:
+            return []
+        return sorted({name for name in found if name.startswith(incomplete)})
+
+    return offer
+
+
+runbook = _names(lambda book: [book.name])
+phase = _names(
+    lambda book: [name for phase in book.phases for name in (phase.name, f"{book.name}/{phase.name}")]
+)
+signoff = _names(lambda book: [check.id for phase in book.phases for check in phase.signoffs])
