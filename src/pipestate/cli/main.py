@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import ledger, purge, runbook, status, verify
+from pipestate.cli import backfill, ledger, purge, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.errors import PipestateError
 
@@ -19,6 +19,7 @@ app.command()(verify.verify)
 app.command()(verify.gate)
 app.command()(status.plan)
 app.command()(status.status)
+app.command()(backfill.backfill)
 app.command()(ledger.attest)
 app.command()(ledger.observe)
 app.command()(ledger.history)

@@ -75,6 +75,14 @@ class Storage:
             raise StorageError(f"the storage directory {self.root} is gone: {HOW_TO_NAME_IT}")
         return False
 
+    def sites(self) -> Iterator[str]:
+        """The names of all directories: some of them should be known sites."""
+        with _reading(str(self.root)), os.scandir(self.root) as entries:
+            for entry in entries:
+                text = entry.name.encode(errors="ignore").decode()  # what a database can be asked for
+                if text == entry.name and entry.is_dir():
+                    yield text
+
 
 def open_storage(path: str | Path | None) -> Storage:
     """The storage directory, if it is one that can be read."""
