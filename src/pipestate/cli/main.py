@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import ledger, purge, queues, reconcile, runbook, status, verify
+from pipestate.cli import backfill, ledger, purge, queues, reconcile, runbook, status, verify
 from pipestate.cli.demo import demo
 from pipestate.cli.output import say
 from pipestate.config import project_root
@@ -20,6 +20,7 @@ app.command()(verify.verify)
 app.command()(verify.gate)
 app.command()(status.plan)
 app.command()(status.status)
+app.command()(backfill.backfill)
 app.command()(ledger.attest)
 app.command()(ledger.observe)
 app.command()(reconcile.reconcile)

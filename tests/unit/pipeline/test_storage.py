@@ -1,18 +1,16 @@
 """Documents are counted from names: PDFs, texts, pages, agendas; and nothing outside the root."""
 
-import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from pipestate.errors import ConfigError
 from pipestate.pipeline.storage import Documents, Storage, StorageError, open_storage
+from powerless import powerless
 
 SITE = "a.ca.us"
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -36,18 +34,6 @@ def put(root: Path, *names: str) -> Path:
 def found(root: Path) -> tuple[set[str], set[str]]:
     documents = open_storage(root).documents(SITE)
     return set(documents.pdfs), set(documents.texts)
-
-
-@contextmanager
-def powerless() -> Iterator[None]:
-    """Root may read everything: for a while this process is nobody."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
 
 
 def test_a_document_is_a_pdf_and_its_text(root: Path) -> None:
