@@ -6,6 +6,8 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +32,7 @@ SCREEN_COMMANDS = {
     "gate-readiness": ("gate", "readiness"),
     "status": ("status",),
     "history": ("history",),
+    "backfill": ("backfill", "--dry-run", "--threshold-hours", "1"),
     "reconcile": ("reconcile", "--dry-run"),
     "queues-show": ("queues", "show"),
     "queues-clear": ("queues", "clear", "--dry-run"),
@@ -78,7 +81,12 @@ def place(
     for name in ("alembic", "runbooks"):
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     (directory / "broken.md").write_text(BROKEN)
-    (directory / "sites").mkdir()
+    for number in (6, 12, 18, 24, 30, 36, 48, 54):
+        for kind, suffix, count in (("pdfs", "pdf", 5), ("txt", "txt", number % 5)):
+            meeting = directory / "sites" / f"site{number:03}.example.gov" / kind / "Council"
+            meeting.mkdir(parents=True)
+            for day in range(count):
+                (meeting / f"{day}.{suffix}").touch()
     with Redis.from_url(redis_url) as redis:
         redis.flushall()
         scene.fill_queues(redis, directory / "sites")
@@ -115,7 +123,25 @@ def settled(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d", lambda found: re.sub(r"\d", "0", found[0]), text)
     text = re.sub(r"\b\d+ ms\b", "N ms", text)
     text = re.sub(r"sqlite 3\.\d+\.\d+", "sqlite 3.x", text)
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    lines = [line.rstrip() for line in text.splitlines() if "━" not in line]  # a bar, at any moment
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def test_long_work_has_a_bar_on_a_terminal_and_none_in_a_pipe(place: tuple[Path, dict[str, str]]) -> None:
+    directory, environment = place
+    command = ["backfill", "--dry-run", "--threshold-hours", "1"]
+    (written,) = in_terminals([Typed(command)], cwd=directory, **environment)
+    assert re.search(r"counting ━+ \d+/\d+ .*sites/s", plain(written))
+    done = subprocess.run(
+        [sys.executable, "-m", "pipestate", *command],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
 
 
 def test_colour_is_for_terminals_that_want_it(place: tuple[Path, dict[str, str]]) -> None:

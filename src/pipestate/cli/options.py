@@ -54,6 +54,9 @@ StorageDir = Annotated[
         show_envvar=False,
     ),
 ]
+ThresholdHours = Annotated[
+    float, typer.Option("--threshold-hours", metavar="H", help="Untouched for so long is stuck.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 

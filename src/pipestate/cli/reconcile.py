@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, RedisUrl, StorageDir, require_redis, target
+from pipestate.cli.options import (
+    AsJson,
+    Config,
+    DatabaseUrl,
+    RedisUrl,
+    StorageDir,
+    ThresholdHours,
+    require_redis,
+    target,
+)
 from pipestate.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -13,9 +22,7 @@ if TYPE_CHECKING:
 
 def reconcile(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")] = False,
-    threshold_hours: Annotated[
-        float, typer.Option("--threshold-hours", help="Untouched for that long is stuck.")
-    ] = 2.0,
+    threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
         str | None,
         typer.Option("--site", metavar="S", help="Only this one; on record as a manual intervention."),

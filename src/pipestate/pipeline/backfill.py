@@ -17,10 +17,11 @@ from pipestate.pipeline import batch, stale
 from pipestate.pipeline.moves import NO_DOCUMENTS, Move, Outcome, Plan, counts
 from pipestate.pipeline.plausible import Counted, Tally, require_known_sites
 from pipestate.pipeline.storage import StorageError
+from pipestate.pipeline.stuck import THRESHOLD_HOURS
 
 __all__ = ["BATCH_SIZE", "THRESHOLD", "Move", "Outcome", "Plan", "apply", "plan"]
 
-THRESHOLD = timedelta(hours=2)
+THRESHOLD = timedelta(hours=THRESHOLD_HOURS)
 BATCH_SIZE = 5_000
 LARGEST_BATCH = 10_000  # beyond, the server reads whole tables for a batch, and workers wait for its rows
 

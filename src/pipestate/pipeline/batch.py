@@ -9,10 +9,11 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InternalError,
 from pipestate.errors import Unreachable
 from pipestate.pipeline.moves import NO_DOCUMENTS, Move, Outcome
 from pipestate.pipeline.stale import stale
+from pipestate.pipeline.stuck import THRESHOLD_HOURS
 from pipestate.pipeline.truncate import error_text
 from pipestate.schema import sites
 
-STUCK = timedelta(hours=2)  # what the checks and the reconciler call stuck
+STUCK = timedelta(hours=THRESHOLD_HOURS)
 LOCK_TIMEOUT_S = 10
 
 # One backfill writes at a time, a batch long, so that two of them cannot wait for each other in a circle.

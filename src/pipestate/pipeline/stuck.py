@@ -15,6 +15,7 @@ from pipestate.pipeline.stages import COMPLETED, STAGES, UnknownSite, step_of
 from pipestate.schema import pipeline_claim, sites
 
 THRESHOLD_HOURS = 2.0
+TEN_YEARS_H = 87_600
 
 
 class Counters(NamedTuple):
@@ -91,8 +92,8 @@ def find_site(conn: Connection, subdomain: str) -> StuckSite | None:
 
 
 def require_threshold(hours: float) -> None:
-    if not 0 <= hours < 1_000_000:
-        raise ConfigError(f"--threshold-hours {hours:g}: give a number of hours, 0 or more")
+    if not 0 <= hours <= TEN_YEARS_H:  # NaN is neither
+        raise ConfigError(f"--threshold-hours {hours:g}: give a number of hours from 0 to {TEN_YEARS_H:,}")
 
 
 COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total", "completed", "failed")]

@@ -68,7 +68,7 @@ def test_a_dry_run_prints_the_plan_that_the_run_applies_and_writes_nothing(stuck
     assert dry.stdout.splitlines()[:-1] == real.stdout.splitlines()[:-1]
     assert dry.stdout.splitlines()[-1] == "Would migrate 3 sites"
     assert real.stdout.splitlines()[-1] == "Migrated 3 sites"
-    assert "site1.ca.us: 12/15 completed, 3 failed" in real.stdout.splitlines()
+    assert "  site1.ca.us: 12/15 completed, 3 failed" in real.stdout.splitlines()
     assert "orphaned: 1" in real.stdout.splitlines()
     assert (dry.stderr, real.stderr) == ("", "")
 
@@ -98,7 +98,7 @@ def test_the_list_is_short_and_json_has_all(stuck: Stuck) -> None:
     for number in range(105):
         stuck.site(f"s{number:03}.gov")
     lines = stuck.command("--dry-run").stdout.splitlines()
-    assert lines[20].startswith("… and 85 more")
+    assert lines[20] == "  and 85 more: --json shows them"
     assert lines[-1] == "Would migrate 105 sites"
     data = stuck.data("--dry-run")
     assert len(data["sites"]) == 105
@@ -124,7 +124,7 @@ def test_a_failed_site_is_named_first_and_the_exit_is_1(stuck: Stuck) -> None:
     stuck.site("b/c.gov")
     done = stuck.command("--dry-run")
     assert done.returncode == 1
-    assert done.stdout.startswith("b/c.gov: failed (")
+    assert done.stdout.startswith("  b/c.gov: failed (")
     assert stuck.command().returncode == 1
     assert stuck.counters("b/c.gov")[0] is None
 
@@ -229,7 +229,8 @@ def test_two_at_once_do_no_harm(crowd: Stuck, postgres: Postgres) -> None:
         )
         for size in ("30", "70")
     ]
-    migrated = [int(process.communicate(timeout=60)[0].split()[-2]) for process in processes]
+    printed = [process.communicate(timeout=60)[0] for process in processes]
+    migrated = [int(text.split()[-2].replace(",", "")) for text in printed]
     assert [process.returncode for process in processes] == [0, 0]
     assert sum(migrated) == 2000
     assert crowd.database.rows(STATE) == alone.database.rows(STATE)

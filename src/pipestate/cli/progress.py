@@ -1,0 +1,35 @@
+"""A bar for long work: on stderr, where that is a terminal; nothing otherwise."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+BAR_EVERY_S = 0.1
+
+Tell = Callable[[int, int], None]  # how many of how many
+
+
+@contextmanager
+def progress(what: str, unit: str = "sites") -> Iterator[Tell]:
+    """Rate and time left beside it; what it is told too often, it leaves out."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    rate = TextColumn("{task.fields[rate]} " + f"{unit}/s")
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, rate="–")
+        shown = [0.0]
+
+        def tell(done: int, total: int) -> None:
+            if done < total and time.monotonic() - shown[0] < BAR_EVERY_S:
+                return
+            shown[0] = time.monotonic()
+            speed = bar.tasks[0].speed
+            bar.update(task, completed=done, total=total, rate="–" if speed is None else f"{speed:,.0f}")
+
+        yield tell
