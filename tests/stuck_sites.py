@@ -62,7 +62,7 @@ class Pipeline:
         return Reconciler(self.database.url, self.redis, **given)
 
     def reconcile(self, **changes: Any) -> list[Outcome]:
-        outcomes = self.reconciler(**changes).run(revision="0005", on_done=lambda _: None)
+        outcomes = self.reconciler(**changes).run(revision="0005")
         assert outcomes is not None, "another reconciler is at work"
         return outcomes
 

@@ -2,26 +2,27 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from pipestate.pipeline.progress import Progress, untold
 
 BAR_EVERY_S = 0.1
 
-Tell = Callable[[int, int], None]  # how many of how many
-
 
 @contextmanager
-def progress(what: str, unit: str = "sites") -> Iterator[Tell]:
+def progress(what: str, unit: str = "sites") -> Iterator[Progress]:
     """Rate and time left beside it; what it is told too often, it leaves out."""
     if not sys.stderr.isatty():
-        yield lambda _done, _total: None
+        yield untold
         return
+    import rich.progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     rate = TextColumn("{task.fields[rate]} " + f"{unit}/s")
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with rich.progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None, rate="–")
         shown = [0.0]
 

@@ -8,6 +8,7 @@ import typer
 
 from pipestate.cli.options import AsJson, Config, RedisUrl, project_ini, require_redis
 from pipestate.cli.output import console, print_json, say
+from pipestate.cli.progress import progress
 
 if TYPE_CHECKING:
     from pipestate.pipeline.clearing import Cleared
@@ -68,9 +69,11 @@ def clear(
         if dry_run or not plan:
             _say(clearing.Cleared(clearing.figures(plan)), None, json_=json_, dry_run=dry_run)
             return
-        exported = write_export(redis, plan, file)
+        with progress("exporting", "jobs") as exporting:
+            exported = write_export(redis, plan, file, exporting)
         say(f"{len(exported.jobs):,} exported to {file}", err=True)
-        cleared = clearing.clear(redis, exported)
+        with progress("deleting", "jobs") as deleting:
+            cleared = clearing.clear(redis, exported, deleting)
     _say(cleared, file, json_=json_)
 
 

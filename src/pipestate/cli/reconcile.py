@@ -1,6 +1,6 @@
 """`pipestate reconcile`: bring stuck sites back to life."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,7 @@ from pipestate.cli.options import (
     target,
 )
 from pipestate.cli.output import print_json, say
-
-if TYPE_CHECKING:
-    from pipestate.pipeline.reconcile import Outcome
+from pipestate.cli.progress import progress
 
 
 def reconcile(
@@ -53,7 +51,9 @@ def reconcile(
     storage = open_storage(storage_dir) if storage_dir else None
     with connected(require_redis(redis_url, wiring)) as redis:
         work = Reconciler(to.url, redis, wiring, storage, threshold_hours, max_attempts, site)
-        outcomes = work.preview() if dry_run else work.run(revision=to.revisions().current, on_done=_ignore)
+        revision = to.revisions().current
+        with progress("recovering") as recovering:
+            outcomes = work.preview() if dry_run else work.run(revision=revision, on_progress=recovering)
     if outcomes is None:
         say("another reconciliation is under way: nothing to do", err=True)
         return
@@ -64,7 +64,3 @@ def reconcile(
             say(line)
     if counts_of(outcomes)["failed"]:
         raise typer.Exit(1)
-
-
-def _ignore(outcome: "Outcome") -> None:
-    del outcome

@@ -6,7 +6,6 @@
    is, and so a second run, a killed one, or two at once do no harm.
 """
 
-from collections.abc import Callable
 from datetime import timedelta
 
 from sqlalchemy import URL
@@ -16,6 +15,7 @@ from pipestate.errors import ConfigError
 from pipestate.pipeline import batch, stale
 from pipestate.pipeline.moves import NO_DOCUMENTS, Move, Outcome, Plan, counts
 from pipestate.pipeline.plausible import Counted, Tally, require_known_sites
+from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.stuck import THRESHOLD_HOURS
 
@@ -25,11 +25,9 @@ THRESHOLD = timedelta(hours=THRESHOLD_HOURS)
 BATCH_SIZE = 5_000
 LARGEST_BATCH = 10_000  # beyond, the server reads whole tables for a batch, and workers wait for its rows
 
-Progress = Callable[[int, int], None]  # how many of how many
-
 
 def plan(
-    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress | None = None
+    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = untold
 ) -> Plan:
     """What would become of every stale row. Refused where the storage directory cannot be the right one."""
     total = stale.count(url, threshold)
@@ -38,14 +36,13 @@ def plan(
     moves: list[Move] = []
     for row in stale.read(url, threshold):
         moves.append(_move(row, storage, tally))
-        if on_progress is not None:
-            on_progress(len(moves), max(total, len(moves)))
+        on_progress(len(moves), max(total, len(moves)))
     tally.require()
     return Plan(moves, threshold)
 
 
 def apply(
-    url: URL, plan: Plan, *, batch_size: int = BATCH_SIZE, on_progress: Progress | None = None
+    url: URL, plan: Plan, *, batch_size: int = BATCH_SIZE, on_progress: Progress = untold
 ) -> list[Move]:
     """Write the plan; what became of each site, which differs from the plan where the world moved on."""
     require_batch_size(batch_size)
@@ -55,8 +52,7 @@ def apply(
         for start in range(0, len(writes), batch_size):
             end = min(start + batch_size, len(writes))
             otherwise |= batch.write(connection, writes[start:end], plan.threshold)
-            if on_progress is not None:
-                on_progress(end, len(writes))
+            on_progress(end, len(writes))
     return [otherwise.get(move.subdomain, move) for move in plan.moves]
 
 

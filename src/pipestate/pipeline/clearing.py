@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.queues import Registry, State, in_the_way, registries
 from pipestate.pipeline.removal import Outcome, remove
 from pipestate.pipeline.wiring import Wiring
@@ -65,9 +66,12 @@ def figures(planned: tuple[Planned, ...]) -> Figures:
     return Figures(number[State.DEFERRED], number[State.FAILED], number["dangling"])
 
 
-def clear(redis: "Redis", export: "Export") -> Cleared:
+def clear(redis: "Redis", export: "Export", on_progress: Progress = untold) -> Cleared:
     """Remove those jobs and all that RQ keeps about them."""
-    outcomes = list(zip(export.jobs, remove(redis, export.jobs), strict=True))
+    outcomes = []
+    for job, how in zip(export.jobs, remove(redis, export.jobs), strict=True):
+        outcomes.append((job, how))
+        on_progress(len(outcomes), len(export.jobs))
 
     def ended(outcome: Outcome) -> tuple[Planned, ...]:
         return tuple(job.planned for job, how in outcomes if how is outcome)

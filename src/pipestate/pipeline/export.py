@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.errors import ConfigError
+from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.queues import Kept, pages
 from pipestate.pipeline.rawjob import RawJob, as_line, read_jobs
 
@@ -41,7 +42,7 @@ def default_file(now: datetime) -> Path:
     return Path(f"pipestate-cleared-{now:%Y%m%dT%H%M%SZ}.jsonl")
 
 
-def export(redis: "Redis", plan: "tuple[Planned, ...]", file: Path) -> Export:
+def export(redis: "Redis", plan: "tuple[Planned, ...]", file: Path, on_progress: Progress = untold) -> Export:
     """Append the jobs of the plan to the file, and return when they are on the disk."""
     jobs: list[Exported] = []
     changed: list[str] = []
@@ -58,6 +59,7 @@ def export(redis: "Redis", plan: "tuple[Planned, ...]", file: Path) -> Export:
                 else:
                     changed.append(planned.id)
             write(b"".join(lines))
+            on_progress(len(jobs), len(plan))
     return Export(tuple(jobs), tuple(changed), tuple(gone))
 
 

@@ -1,7 +1,6 @@
 """Reconciliation: find stuck sites, plan, apply exactly the plan, each site in its own transaction."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from pipestate.errors import ConfigError
 from pipestate.pipeline.alone import alone
 from pipestate.pipeline.claims import forget_claim, record_claim
 from pipestate.pipeline.dispatch import alive, send
+from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.recovery import Action, Step, World, plan_site
 from pipestate.pipeline.statements import SQLITE
 from pipestate.pipeline.storage import Storage, StorageError
@@ -53,9 +53,6 @@ class Outcome:
     reason: str
 
 
-Progress = Callable[[Outcome], None]
-
-
 @dataclass(frozen=True, slots=True)
 class Reconciler:
     """Where it works, and what it takes for stuck. With `site` it is a person's doing: no cap on attempts."""
@@ -83,7 +80,7 @@ class Reconciler:
             for step in self.plan()
         ]
 
-    def run(self, *, revision: str | None, on_done: Progress) -> list[Outcome] | None:
+    def run(self, *, revision: str | None, on_progress: Progress = untold) -> list[Outcome] | None:
         """Plan and apply; None when another reconciler is at work."""
         engine = db.engine_for(self.url)
         with db.reachable(self.url), alone(engine) as free:
@@ -91,7 +88,12 @@ class Reconciler:
                 return None
             steps = self.plan()
             return apply(
-                engine, self.redis, steps, manual=self.site is not None, revision=revision, on_done=on_done
+                engine,
+                self.redis,
+                steps,
+                manual=self.site is not None,
+                revision=revision,
+                on_progress=on_progress,
             )
 
 
@@ -120,7 +122,7 @@ def apply(
     *,
     manual: bool,
     revision: str | None,
-    on_done: Progress,
+    on_progress: Progress = untold,
 ) -> list[Outcome]:
     """Do what was planned, and write it into the ledger; a run that breaks off stays unfinished there."""
     outcomes: list[Outcome] = []
@@ -130,7 +132,7 @@ def apply(
         try:
             for step in steps:
                 outcomes.append(_apply(conn, redis, step, manual=manual))
-                on_done(outcomes[-1])
+                on_progress(len(outcomes), len(steps))
         except Exception as error:
             _close(conn, run, outcomes, broke_off=str(error))
             raise

@@ -28,9 +28,7 @@ def test_a_site_that_moves_between_plan_and_apply_is_left_alone(pipeline: Pipeli
         f"UPDATE sites SET updated_at = {pipeline.ago(0)} WHERE subdomain = 'moved.gov'",
         "DELETE FROM sites WHERE subdomain = 'gone.gov'",
     )
-    done = apply(
-        pipeline.database.engine, pipeline.redis, steps, manual=False, revision=None, on_done=lambda _: None
-    )
+    done = apply(pipeline.database.engine, pipeline.redis, steps, manual=False, revision=None)
     results = {outcome.step.site.subdomain: (outcome.result, outcome.reason) for outcome in done}
     assert results["moved.gov"] == results["gone.gov"] == ("skipped", "it has moved on meanwhile")
     assert results["still.gov"][0] == "recovered"
@@ -51,7 +49,7 @@ def test_without_redis_nothing_is_half_written(pipeline: Pipeline, redis_url: st
     steps = pipeline.reconciler().plan()
     before = pipeline.site("a.gov", "coordinator_enqueued", "updated_at")
     with pytest.raises(Unreachable, match="Redis does not answer"), connected(_nowhere(redis_url)) as lost:
-        apply(pipeline.database.engine, lost, steps, manual=False, revision=None, on_done=lambda _: None)
+        apply(pipeline.database.engine, lost, steps, manual=False, revision=None)
     assert pipeline.site("a.gov", "coordinator_enqueued", "updated_at") == before
     assert pipeline.database.rows("SELECT * FROM pipeline_claim") == []
     ((finished, details),) = pipeline.database.rows(
@@ -70,7 +68,7 @@ def test_one_at_a_time(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=1, ocr_completed=1)
     with alone(pipeline.database.engine) as free:
         assert free
-        assert pipeline.reconciler().run(revision=None, on_done=lambda _: None) is None
+        assert pipeline.reconciler().run(revision=None) is None
     assert pipeline.queued() == []
     assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
 

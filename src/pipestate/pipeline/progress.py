@@ -1,0 +1,9 @@
+"""Long work tells how far it is; the bar is the command's business."""
+
+from collections.abc import Callable
+
+Progress = Callable[[int, int], None]  # how many of how many
+
+
+def untold(done: int, total: int) -> None:
+    """For whoever does not want to know."""
