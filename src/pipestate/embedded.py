@@ -47,7 +47,13 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
     directory = tempfile.mkdtemp(prefix="pipestate-redis-")
     port = _free_port()
     command = [_redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=keep)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # a kept server would keep the caller's pipe open
+        start_new_session=keep,
+    )
     try:
         _wait_for_port(port, process)
         yield f"redis://127.0.0.1:{port}/0"

@@ -103,5 +103,22 @@ def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, 
     assert "shipped/runbooks/sites-consolidation.md:" in said
 
 
-def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
-    installed.must("pipestate demo")
+def test_the_demo_runs_from_the_wheel_and_leaves_its_servers_if_asked_to(installed: Installed) -> None:
+    """Nobody is there to press a key, so it does not wait for one."""
+    printed = installed.must("pipestate demo --keep --pause < /dev/null")
+    for line in (
+        "$ pipestate backfill --dry-run",
+        "Would migrate 105 sites",
+        "Deleted 82 deferred coordinators and 2,695 failed OCR jobs",
+        "Recovered 105 sites",
+        "sites-consolidation/readiness open",
+        "$ alembic downgrade -2",
+        "Every row and value of the 300 sites is back",
+    ):
+        assert line in printed, line
+    exports = "; ".join(line for line in printed.splitlines() if line.startswith("export "))
+    assert "0007 (head)" in installed.must(f"{exports}; alembic current")
+    end = printed.splitlines()[-1]
+    assert end.startswith("kill ")
+    installed.must(end)
+    assert "0007" not in installed.run(f"{exports}; alembic current").stdout

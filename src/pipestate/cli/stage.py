@@ -154,6 +154,14 @@ class Stage:
         self.tell("The servers go on. To work with them:")
         for name, value in self.environment.items():
             self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
-        data = parse_url(self.database).query["host"]
-        stop = f"pg_ctl stop -D {shlex.quote(str(data))}"
-        self.note(f"To end it: {stop}" + ("" if self.redis is None else "; redis-cli -u $REDIS_URL shutdown"))
+        data = Path(str(parse_url(self.database).query["host"]))
+        servers = [(data / "postmaster.pid").read_text().split("\n")[0]]
+        left = [data.parent, self.directory]
+        if self.redis is not None:
+            with self.queues() as redis:
+                servers.append(str(redis.info("server")["process_id"]))
+                left.append(Path(str(redis.config_get("dir")["dir"])))
+        self.tell("To end them, and to remove what they leave:")
+        self.console.print(
+            f"kill {' '.join(servers)}; sleep 2; rm -r {' '.join(map(str, left))}", soft_wrap=True
+        )
