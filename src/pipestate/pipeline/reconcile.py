@@ -148,7 +148,7 @@ def _apply(conn: Connection, redis: "Redis", step: Step, *, manual: bool) -> Out
         return Outcome(step, Result.SKIPPED, step.reason)
     try:
         with conn.begin():
-            _bound_waiting(conn)
+            _prepare(conn)
             if not _take(conn, step, manual=manual):
                 return Outcome(step, Result.SKIPPED, "it has moved on meanwhile")
             send(redis, step.parcels)
@@ -159,9 +159,10 @@ def _apply(conn: Connection, redis: "Redis", step: Step, *, manual: bool) -> Out
     return Outcome(step, Result.RECOVERED, step.reason)
 
 
-def _bound_waiting(conn: Connection) -> None:
+def _prepare(conn: Connection) -> None:
+    """The reader's settings, or the version of a row would be another text in another time zone."""
     if conn.dialect.name == "postgresql":
-        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        conn.exec_driver_sql(f"{db.SETTINGS}; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
