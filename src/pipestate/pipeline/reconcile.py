@@ -74,7 +74,9 @@ class Reconciler:
         cap = sys.maxsize if self.site else self.max_attempts
         world = World(self.wiring, calls, self.storage, cap)
         with db.reader(self.url) as conn:
-            return [_plan(site, world) for site in find(conn, self.hours, self.site)]
+            found = find(conn, self.hours, self.site)
+        # Files and hooks may take long: no transaction waits for them.
+        return [_plan(site, world) for site in found]
 
     def preview(self) -> list[Outcome]:
         """The plan as it would turn out."""
