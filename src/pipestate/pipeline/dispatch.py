@@ -1,19 +1,24 @@
 """Calls on their way: which are still alive in RQ, and sending new ones."""
 
 import importlib
+import pickle
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, PipestateError
 from pipestate.pipeline.queues import look_up
 from pipestate.pipeline.wiring import SECTION, Place, Wiring
 
 if TYPE_CHECKING:
     from redis import Redis
     from rq import Queue
+
+
+class HookFailed(PipestateError):
+    """The application's hook raised, or its answer is no list of keywords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,29 @@ def missing_by_hook(wiring: Wiring, subdomain: str, stage: str) -> list[dict[str
     """The application's own answer: keywords for each job that has not succeeded; None without a hook."""
     if wiring.missing is None:
         return None
-    module, _, name = wiring.missing.rpartition(".")
+    hook = _imported(wiring.missing)
     try:
-        hook = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        answer = hook(subdomain, stage)
+        return None if answer is None else [_keywords(kwargs) for kwargs in answer]
+    except Exception as error:  # it is not our code
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise HookFailed(f"{wiring.missing} does not say which {stage} jobs are missing: {reason}") from error
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # a module can raise anything
         raise ConfigError(
-            f"[{SECTION}] names missing = {wiring.missing}, which cannot be imported: {error}"
+            f"[{SECTION}] names missing = {path}, which cannot be imported: {error}"
         ) from error
-    answer = hook(subdomain, stage)
-    return None if answer is None else [dict(kwargs) for kwargs in answer]
+
+
+def _keywords(kwargs: Any) -> dict[str, Any]:
+    """As they can be sent."""
+    found = dict(kwargs)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{found} are no keywords")
+    pickle.dumps(found)
+    return found

@@ -23,7 +23,7 @@ from pipestate import db, ledger
 from pipestate.errors import ConfigError
 from pipestate.pipeline.alone import alone
 from pipestate.pipeline.claims import forget_claim, record_claim
-from pipestate.pipeline.dispatch import alive, send
+from pipestate.pipeline.dispatch import HookFailed, alive, send
 from pipestate.pipeline.recovery import Action, Step, World, plan_site
 from pipestate.pipeline.statements import SQLITE
 from pipestate.pipeline.storage import Storage, StorageError
@@ -111,7 +111,7 @@ def find(conn: Connection, hours: float, site: str | None) -> list[StuckSite]:
 def _plan(site: StuckSite, world: World) -> Step:
     try:
         return plan_site(site, world)
-    except StorageError as error:
+    except (StorageError, HookFailed) as error:
         return Step(site, Action.PERSON, str(error))
 
 

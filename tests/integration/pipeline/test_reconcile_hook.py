@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipestate.errors import ConfigError
 from stuck_sites import Pipeline, told
 
 Hooked = Callable[[Pipeline, str], Pipeline]
@@ -29,3 +30,23 @@ def test_no_transaction_waits_for_the_hook(pg_pipeline: Pipeline, hooked: Hooked
     pg_pipeline.put("a.gov", "deploy", deploy_total=2)
     slow = hooked(pg_pipeline, "import time; time.sleep(0.6); return [{}]")
     assert told(slow.reconcile()) == [("a.gov", "recovered", "jobs")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["raise KeyError('year')", "return 7", "return ['2024']", "return [{1: 2}]", "return [{'f': lambda: 0}]"],
+)
+def test_a_hook_that_fails_costs_its_own_site_only(pipeline: Pipeline, hooked: Hooked, body: str) -> None:
+    pipeline.put("a.gov", "deploy", deploy_total=2)
+    pipeline.put("b.gov", "ocr", ocr_total=1, ocr_completed=1)
+    done = {outcome.step.site.subdomain: outcome for outcome in hooked(pipeline, body).reconcile()}
+    assert (done["a.gov"].result, done["a.gov"].step.action) == ("skipped", "person")
+    assert "does not say which deploy jobs are missing: " in done["a.gov"].reason
+    assert done["b.gov"].result == "recovered"
+
+
+def test_a_module_that_fails_when_it_is_imported_is_named(pipeline: Pipeline, hooked: Hooked) -> None:
+    pipeline.put("a.gov", "deploy", deploy_total=2)
+    broken = hooked(pipeline, "return []\nraise RuntimeError('no settings')")
+    with pytest.raises(ConfigError, match="cannot be imported: no settings"):
+        broken.reconcile()
