@@ -130,14 +130,17 @@ def _jobs(site: StuckSite, world: World, undone: list[str]) -> Step:
                 f"missing = ..., under [{SECTION}] in alembic.ini",
             )
         keywords[stage] = [{}] if hooked is None else hooked
-    now = {
-        stage: Counters(site.counters[stage].completed + len(jobs), site.counters[stage].completed, 0)
-        for stage, jobs in keywords.items()
-    }
+    now = {stage: _counted_anew(site.counters[stage], len(jobs)) for stage, jobs in keywords.items()}
     if not any(keywords.values()):
         return _coordinator(site, world, "every job has succeeded", now)
     reason = ", ".join(_told(stage, site.counters[stage]) for stage in undone)
     return _send_jobs(site, world, keywords, reason, now, frozenset())
+
+
+def _counted_anew(counters: Counters, missing: int) -> Counters:
+    """What is not missing has succeeded, whether it was counted or killed before that."""
+    total = max(counters.total, counters.completed + missing)
+    return Counters(total, total - missing, 0)
 
 
 def _send_jobs(

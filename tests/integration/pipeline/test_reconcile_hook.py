@@ -50,3 +50,11 @@ def test_a_module_that_fails_when_it_is_imported_is_named(pipeline: Pipeline, ho
     broken = hooked(pipeline, "return []\nraise RuntimeError('no settings')")
     with pytest.raises(ConfigError, match="cannot be imported: no settings"):
         broken.reconcile()
+
+
+def test_what_the_hook_does_not_miss_has_succeeded(pipeline: Pipeline, hooked: Hooked) -> None:
+    pipeline.put("a.gov", "extraction", extraction_total=5, extraction_failed=5)
+    work = hooked(pipeline, "return []")
+    assert told(work.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    counters = ("extraction_total", "extraction_completed", "extraction_failed")
+    assert pipeline.site("a.gov", *counters) == (5, 5, 0)
