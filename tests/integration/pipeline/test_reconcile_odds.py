@@ -1,5 +1,6 @@
 """Reconciliation against the odds: other settings of the server, late jobs, odd files, a hook that fails."""
 
+from pipestate.pipeline import finish_job
 from stuck_sites import Pipeline, told
 
 
@@ -8,3 +9,16 @@ def test_the_time_zone_of_the_server_does_not_matter(pg_pipeline: Pipeline) -> N
     pg_pipeline.database.run(f"ALTER DATABASE {name} SET TimeZone = 'America/New_York'")
     pg_pipeline.put("a.gov", "ocr", ocr_total=1, ocr_completed=1)
     assert told(pg_pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+
+
+def test_stages_side_by_side_share_their_attempts(pipeline: Pipeline) -> None:
+    """The job that fails claims for its own stage, the reconciler for the one that the site is in."""
+    pipeline.put("a.gov", "extraction", extraction_total=1, extraction_completed=1, compilation_total=1)
+    actions = []
+    for _ in range(8):
+        actions += [outcome.step.action for outcome in pipeline.reconcile(max_attempts=5)]
+        with pipeline.database.begin() as conn:
+            finish_job(conn, "a.gov", "compilation", error="disk full", job_key="only")
+        pipeline.redis.flushall()
+        pipeline.age()
+    assert actions[-1] == "person"
