@@ -191,7 +191,8 @@ def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
         _forget_keys(conn, step)
     if manual:
         forget_claim(conn, site.subdomain)
-    record_claim(conn, site.subdomain, site.stage)
+    if step.action is Action.COORDINATOR or not site.claimed:  # else the jobs' own claim has counted that try
+        record_claim(conn, site.subdomain, site.stage)
     return True
 
 

@@ -1,6 +1,6 @@
 """Reconciliation against the odds: other settings of the server, late jobs, odd files, a hook that fails."""
 
-from pipestate.pipeline import finish_job
+from pipestate.pipeline import finish_job, initialize_stage
 from stuck_sites import Pipeline, told
 
 
@@ -22,3 +22,19 @@ def test_stages_side_by_side_share_their_attempts(pipeline: Pipeline) -> None:
         pipeline.redis.flushall()
         pipeline.age()
     assert actions[-1] == "person"
+
+
+def test_a_try_counts_once(pipeline: Pipeline) -> None:
+    """Jobs that fail claim the coordinator, which counts: sending them again is not one more."""
+    pipeline.put("a.gov", None)
+    with pipeline.database.begin() as conn:
+        initialize_stage(conn, "a.gov", "deploy", 1)
+    for attempt in range(1, 5):
+        with pipeline.database.begin() as conn:
+            assert finish_job(conn, "a.gov", "deploy", error="no host", job_key="only").claimed
+        assert pipeline.database.value("SELECT attempts FROM pipeline_claim") == attempt
+        pipeline.age()
+        pipeline.redis.flushall()  # the coordinator gives up, too
+        (done,) = pipeline.reconcile(max_attempts=4)
+        assert done.step.action == ("jobs" if attempt < 4 else "person")
+    assert done.reason == "tried 4 times, it needs a person; its last error: no host"
