@@ -103,9 +103,7 @@ def _imported(path: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # a module can raise anything
-        raise ConfigError(
-            f"[{SECTION}] names missing = {path}, which cannot be imported: {error}"
-        ) from error
+        raise ConfigError(f"[{SECTION}] names missing = {path}, which cannot be imported: {error}") from error
 
 
 def _keywords(kwargs: Any) -> dict[str, Any]:

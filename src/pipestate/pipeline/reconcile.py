@@ -13,8 +13,10 @@ from sqlalchemy import (
     Engine,
     delete,
     func,
+    insert,
     inspect,
     literal_column,
+    select,
     update,
 )
 from sqlalchemy.exc import DBAPIError
@@ -187,8 +189,7 @@ def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
     )
     if conn.execute(update(sites).where(*same).values(values)).rowcount == 0:
         return False
-    if step.action is Action.JOBS:
-        _forget_keys(conn, step)
+    _set_keys(conn, step)
     if manual:
         forget_claim(conn, site.subdomain)
     if step.action is Action.COORDINATOR or not site.claimed:  # else the jobs' own claim has counted that try
@@ -196,15 +197,20 @@ def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
     return True
 
 
-def _forget_keys(conn: Connection, step: Step) -> None:
-    keys = pipeline_job.c
-    conn.execute(
-        delete(pipeline_job).where(
-            keys.subdomain == step.site.subdomain,
-            keys.stage.in_(step.counters),
-            keys.job_key.not_in(step.succeeded),
-        )
-    )
+def _set_keys(conn: Connection, step: Step) -> None:
+    """What is sent again will count; what has succeeded will not, should its job still come to its end."""
+    site, keys = step.site.subdomain, pipeline_job.c
+    here = (keys.subdomain == site, keys.stage.in_(step.counters))
+    if step.action is Action.JOBS:
+        conn.execute(delete(pipeline_job).where(*here))
+    known = set(conn.scalars(select(keys.job_key).where(*here)))
+    rows = [
+        {"subdomain": site, "stage": stage, "job_key": key}
+        for stage in step.counters
+        for key in step.succeeded - known
+    ]
+    if rows:
+        conn.execute(insert(pipeline_job), rows)
 
 
 def _now(conn: Connection) -> ColumnElement[Any]:

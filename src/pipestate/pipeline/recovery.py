@@ -7,6 +7,7 @@
 4. Otherwise the stage has ended, and the coordinator is missing: claim it (again) and send it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,9 @@ from pipestate.pipeline.storage import Documents, Storage
 from pipestate.pipeline.stuck import Counters, StuckSite
 from pipestate.pipeline.wiring import SECTION, Place, Wiring
 from pipestate.words import many
+
+# In a file name that is not UTF-8: no database takes them, so no job can have such a key.
+SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 class Action(StrEnum):
@@ -31,8 +35,8 @@ class Action(StrEnum):
 class Step:
     """What is planned for a site.
 
-    `counters` are the new ones of a stage that is counted anew; job keys other than `succeeded` are
-    forgotten there, so that what is sent again counts.
+    `counters` are the new ones of a stage that is counted anew. Keys in `succeeded` are counted there
+    already; other job keys are forgotten when jobs are sent, so that what is sent again counts.
     """
 
     site: StuckSite
@@ -107,14 +111,18 @@ def _ocr(site: StuckSite, world: World, documents: Documents) -> Step:
         )
     done = len(documents.texts)
     now = {"ocr": Counters(documents.total, done, 0)}
+    succeeded = _keys(documents)
     if not documents.missing:
-        return _coordinator(site, world, f"all {many(done, 'document')} have text", now)
+        return _coordinator(site, world, f"all {many(done, 'document')} have text", now, succeeded)
     keywords = [{"pdf_path": documents.pdfs[document]} for document in documents.missing]
     reason = f"{done} of {many(documents.total, 'document')} have text"
-    succeeded = documents.texts | {
-        path for document, path in documents.pdfs.items() if document in documents.texts
-    }
     return _send_jobs(site, world, {"ocr": keywords}, reason, now, succeeded)
+
+
+def _keys(documents: Documents) -> frozenset[str]:
+    """What the jobs of the documents with text may be called: the document, or the path of its PDF."""
+    paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
+    return frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
 
 
 def _jobs(site: StuckSite, world: World, undone: list[str]) -> Step:
@@ -161,13 +169,19 @@ def _send_jobs(
     return Step(site, Action.JOBS, reason, parcels, now, succeeded)
 
 
-def _coordinator(site: StuckSite, world: World, reason: str, now: Mapping[str, Counters]) -> Step:
+def _coordinator(
+    site: StuckSite,
+    world: World,
+    reason: str,
+    now: Mapping[str, Counters],
+    succeeded: frozenset[str] = frozenset(),
+) -> Step:
     place = world.wiring.coordinator(site.stage)
     refused = _cannot_send(site, place, f"{site.stage}_coordinator")
     if refused is not None or place is None:
         return refused or Step(site, Action.PERSON, reason)
     lost = "its coordinator was lost" if site.claimed else "no coordinator was claimed"
-    return Step(site, Action.COORDINATOR, f"{reason}, {lost}", (_parcel(place, site, {}),), now)
+    return Step(site, Action.COORDINATOR, f"{reason}, {lost}", (_parcel(place, site, {}),), now, succeeded)
 
 
 def _cannot_send(site: StuckSite, place: Place | None, key: str) -> Step | None:

@@ -1,5 +1,9 @@
 """Reconciliation against the odds: other settings of the server, late jobs, odd files, a hook that fails."""
 
+import os
+
+import pytest
+
 from pipestate.pipeline import finish_job, initialize_stage
 from stuck_sites import Pipeline, told
 
@@ -38,3 +42,30 @@ def test_a_try_counts_once(pipeline: Pipeline) -> None:
         (done,) = pipeline.reconcile(max_attempts=4)
         assert done.step.action == ("jobs" if attempt < 4 else "person")
     assert done.reason == "tried 4 times, it needs a person; its last error: no host"
+
+
+@pytest.mark.parametrize("key", ["Council/{:02}", "{root}/a.gov/pdfs/Council/{:02}.pdf"])
+@pytest.mark.parametrize("texts", [3, 4])
+def test_a_late_job_whose_text_was_found_is_not_counted_again(
+    pipeline: Pipeline, key: str, texts: int
+) -> None:
+    keys = [key.format(number, root=pipeline.root) for number in range(4)]
+    pipeline.files("a.gov", pdfs=4, texts=texts)
+    pipeline.put("a.gov", None)
+    with pipeline.database.begin() as conn:
+        initialize_stage(conn, "a.gov", "ocr", 4)
+        finish_job(conn, "a.gov", "ocr", job_key=keys[0])
+    pipeline.age()
+    assert pipeline.reconcile()[0].result == "recovered"
+    with pipeline.database.begin() as conn:
+        late = {finish_job(conn, "a.gov", "ocr", job_key=keys[number]) for number in range(texts)}
+    assert late == {(texts, 0, 4, False)}
+
+
+def test_a_file_name_that_is_no_text_stops_nobody(pipeline: Pipeline) -> None:
+    pipeline.files("a.gov", pdfs=2, texts=1)
+    for kind, name in (("pdfs", b"caf\xe9.pdf"), ("txt", b"caf\xe9.txt")):
+        (pipeline.root / "a.gov" / kind / "Council" / os.fsdecode(name)).write_text("x")
+    pipeline.put("a.gov", "ocr", ocr_total=3, ocr_completed=1)
+    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
+    assert pipeline.site("a.gov", "ocr_total", "ocr_completed") == (3, 2)
