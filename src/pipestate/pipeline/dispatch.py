@@ -56,15 +56,19 @@ def alive(redis: "Redis", wiring: Wiring) -> Alive:
 
 
 def _ids(redis: "Redis", queue: "Queue") -> set[str]:
+    """All places at one moment: RQ moves jobs from one to the other."""
     from rq.utils import as_text
 
     started = queue.started_job_registry
-    running: list[Any] = redis.zrangebyscore(started.key, time.time(), "+inf")
+    with redis.pipeline(transaction=True) as pipeline:
+        pipeline.lrange(queue.key, 0, -1)
+        pipeline.lrange(queue.intermediate_queue_key, 0, -1)
+        pipeline.zrange(queue.scheduled_job_registry.key, 0, -1)
+        pipeline.zrangebyscore(started.key, time.time(), "+inf")
+        *waiting, running = pipeline.execute()
     return {
-        *queue.get_job_ids(),
-        *(as_text(entry) for entry in redis.lrange(f"{queue.key}:intermediate", 0, -1)),
+        *(as_text(entry) for entries in waiting for entry in entries),
         *(started.parse_job_id(as_text(entry)) for entry in running),
-        *queue.scheduled_job_registry.get_job_ids(cleanup=False),
     }
 
 
