@@ -1,10 +1,19 @@
 """Reconciliation against the odds: other settings of the server, late jobs, odd files, a hook that fails."""
 
 import os
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
+from redis import Connection, Redis
+from rq import Queue
 
+from bed import Database
+from pipestate.errors import ConfigError
 from pipestate.pipeline import finish_job, initialize_stage
+from pipestate.pipeline.alone import alone
+from pipestate.pipeline.dispatch import alive
 from stuck_sites import Pipeline, told
 
 
@@ -69,3 +78,54 @@ def test_a_file_name_that_is_no_text_stops_nobody(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=3, ocr_completed=1)
     assert told(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
     assert pipeline.site("a.gov", "ocr_total", "ocr_completed") == (3, 2)
+
+
+def test_the_lock_may_be_lost_on_the_way(pg_pipeline: Pipeline) -> None:
+    """Its connection idles: what is done by then is done, and each site is guarded by its own version."""
+    with alone(pg_pipeline.database.engine) as free:
+        assert free
+        pg_pipeline.database.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+
+
+@pytest.mark.parametrize("setting", ["idle_in_transaction_session_timeout", "transaction_timeout"])
+def test_the_lock_outlives_what_ends_other_transactions(pg_pipeline: Pipeline, setting: str) -> None:
+    database = pg_pipeline.database
+    if not database.rows(f"SELECT 1 FROM pg_settings WHERE name = '{setting}'"):
+        pytest.skip(f"this PostgreSQL has no {setting}")
+    database.run(f"ALTER DATABASE {database.url.database} SET {setting} = '200ms'")
+    with alone(database.engine) as free:
+        time.sleep(0.5)
+        with alone(database.engine) as another:
+            assert (free, another) == (True, False)
+
+
+def test_a_scheduled_job_that_comes_due_is_seen_in_one_place_or_the_other(
+    pipeline: Pipeline, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.enqueue("scheduled", "ocr_page_job")
+    queue = Queue("ocr", connection=pipeline.redis)
+    (job_id,) = queue.scheduled_job_registry.get_job_ids(cleanup=False)
+    plain: Any = Connection.send_packed_command
+    moved: list[str] = []
+
+    def send(self: Connection, command: Any, check_health: bool = True) -> None:
+        plain(self, command, check_health)
+        if not moved and queue.key.encode() in b"".join(command):
+            moved.append(job_id)
+            with Redis.from_url(redis_url) as other:
+                time.sleep(0.1)
+                other.zrem(queue.scheduled_job_registry.key, job_id)
+                other.rpush(queue.key, job_id)
+
+    monkeypatch.setattr(Connection, "send_packed_command", send)
+    assert dict(alive(pipeline.redis, pipeline.wiring).calls) == {("a.gov", "ocr_page_job"): 1}
+
+
+def test_a_lock_file_that_cannot_be_opened_is_named(sqlite_database: Database) -> None:
+    path = Path(f"{sqlite_database.url.database}.reconcile")
+    path.mkdir()
+    with pytest.raises(ConfigError, match=r"cannot open .*\.reconcile: "), alone(sqlite_database.engine):
+        pass
