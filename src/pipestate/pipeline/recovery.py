@@ -93,8 +93,8 @@ def _tried(site: StuckSite) -> str:
 
 
 def _busy(site: StuckSite, world: World) -> str | None:
-    coordinator = world.wiring.coordinator(site.stage)
-    if world.alive.of(site.subdomain, coordinator):
+    coordinators = [world.wiring.coordinator(stage) for stage in site.step]
+    if any(world.alive.of(site.subdomain, place) for place in coordinators):
         return "its coordinator is queued or running"
     for stage in site.step:
         count = world.alive.of(site.subdomain, world.wiring.jobs.get(stage))

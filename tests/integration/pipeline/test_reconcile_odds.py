@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pipestate.errors import ConfigError
 from pipestate.pipeline import finish_job, initialize_stage
 from pipestate.pipeline.alone import alone
 from pipestate.pipeline.dispatch import alive
+from pipestate.pipeline.wiring import Place
 from stuck_sites import Pipeline, told
 
 
@@ -129,3 +131,12 @@ def test_a_lock_file_that_cannot_be_opened_is_named(sqlite_database: Database) -
     path.mkdir()
     with pytest.raises(ConfigError, match=r"cannot open .*\.reconcile: "), alone(sqlite_database.engine):
         pass
+
+
+def test_stages_side_by_side_may_name_a_coordinator_each(pipeline: Pipeline) -> None:
+    """The job that ended the step has sent the one of its own stage, whichever the site is in."""
+    coordinators = {**pipeline.wiring.coordinators, "compilation": Place("ocr", "clerk.workers.compiled")}
+    both = replace(pipeline.wiring, coordinators=coordinators)
+    pipeline.put("a.gov", "extraction", extraction_total=1, extraction_completed=1)
+    pipeline.enqueue("queued", "compiled")
+    assert told(pipeline.reconcile(wiring=both)) == [("a.gov", "skipped", "wait")]
