@@ -67,7 +67,7 @@ def fetch_site_job(subdomain: str, run_id: str) -> None:
 def ocr_page_job(subdomain: str, pdf_path: str, run_id: str) -> None:
     try:
         read_text(Path(pdf_path))
-    except OSError as error:
+    except Exception as error:  # whatever it is, RQ's timeout among them: the job has ended
         finish(subdomain, "ocr", run_id, key=pdf_path, error=error)
     else:
         finish(subdomain, "ocr", run_id, key=pdf_path)

@@ -128,6 +128,18 @@ def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis_url: str) -> No
     all_home(pipeline)
 
 
+def test_a_job_that_runs_out_of_time_is_counted(pipeline: Pipeline, redis_url: str) -> None:
+    pipeline.put("slow.gov", "ocr", hours=0, ocr_total=1)
+    keywords = {"subdomain": "slow.gov", "run_id": "first", "pdf_path": "slow.pdf"}
+    queue = Queue("ocr", connection=pipeline.redis)
+    queue.enqueue("clerk.workers.ocr_page_job", kwargs=keywords, job_timeout=1)
+    with workers(pipeline, redis_url, 1, OCR_SECONDS="600") as (worker,):
+        done(worker)
+    stage, failed, error = pipeline.site("slow.gov", "current_stage", "ocr_failed", "last_error_message")
+    assert failed == 1, stage
+    assert "JobTimeoutException" in str(error)
+
+
 def all_home(pipeline: Pipeline) -> None:
     for subdomain in SITES:
         row = pipeline.site(

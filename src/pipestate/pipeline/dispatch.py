@@ -1,19 +1,24 @@
 """Calls on their way: which are still alive in RQ, and sending new ones."""
 
 import importlib
+import pickle
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, PipestateError
 from pipestate.pipeline.queues import look_up
 from pipestate.pipeline.wiring import SECTION, Place, Wiring
 
 if TYPE_CHECKING:
     from redis import Redis
     from rq import Queue
+
+
+class HookFailed(PipestateError):
+    """The application's hook raised, or its answer is no list of keywords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +56,19 @@ def alive(redis: "Redis", wiring: Wiring) -> Alive:
 
 
 def _ids(redis: "Redis", queue: "Queue") -> set[str]:
+    """All places at one moment: RQ moves jobs from one to the other."""
     from rq.utils import as_text
 
     started = queue.started_job_registry
-    running: list[Any] = redis.zrangebyscore(started.key, time.time(), "+inf")
+    with redis.pipeline(transaction=True) as pipeline:
+        pipeline.lrange(queue.key, 0, -1)
+        pipeline.lrange(queue.intermediate_queue_key, 0, -1)
+        pipeline.zrange(queue.scheduled_job_registry.key, 0, -1)
+        pipeline.zrangebyscore(started.key, time.time(), "+inf")
+        *waiting, running = pipeline.execute()
     return {
-        *queue.get_job_ids(),
-        *(as_text(entry) for entry in redis.lrange(f"{queue.key}:intermediate", 0, -1)),
+        *(as_text(entry) for entries in waiting for entry in entries),
         *(started.parse_job_id(as_text(entry)) for entry in running),
-        *queue.scheduled_job_registry.get_job_ids(cleanup=False),
     }
 
 
@@ -84,12 +93,27 @@ def missing_by_hook(wiring: Wiring, subdomain: str, stage: str) -> list[dict[str
     """The application's own answer: keywords for each job that has not succeeded; None without a hook."""
     if wiring.missing is None:
         return None
-    module, _, name = wiring.missing.rpartition(".")
+    hook = _imported(wiring.missing)
     try:
-        hook = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"[{SECTION}] names missing = {wiring.missing}, which cannot be imported: {error}"
-        ) from error
-    answer = hook(subdomain, stage)
-    return None if answer is None else [dict(kwargs) for kwargs in answer]
+        answer = hook(subdomain, stage)
+        return None if answer is None else [_keywords(kwargs) for kwargs in answer]
+    except Exception as error:  # it is not our code
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise HookFailed(f"{wiring.missing} does not say which {stage} jobs are missing: {reason}") from error
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # a module can raise anything
+        raise ConfigError(f"[{SECTION}] names missing = {path}, which cannot be imported: {error}") from error
+
+
+def _keywords(kwargs: Any) -> dict[str, Any]:
+    """As they can be sent."""
+    found = dict(kwargs)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{found} are no keywords")
+    pickle.dumps(found)
+    return found

@@ -12,8 +12,10 @@ from sqlalchemy import (
     Engine,
     delete,
     func,
+    insert,
     inspect,
     literal_column,
+    select,
     update,
 )
 from sqlalchemy.exc import DBAPIError
@@ -22,7 +24,7 @@ from pipestate import db, ledger
 from pipestate.errors import ConfigError
 from pipestate.pipeline.alone import alone
 from pipestate.pipeline.claims import forget_claim, record_claim
-from pipestate.pipeline.dispatch import alive, send
+from pipestate.pipeline.dispatch import HookFailed, alive, send
 from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.recovery import Action, Step, World, plan_site
 from pipestate.pipeline.statements import SQLITE
@@ -71,7 +73,9 @@ class Reconciler:
         cap = sys.maxsize if self.site else self.max_attempts
         world = World(self.wiring, calls, self.storage, cap)
         with db.reader(self.url) as conn:
-            return [_plan(site, world) for site in find(conn, self.hours, self.site)]
+            found = find(conn, self.hours, self.site)
+        # Files and hooks may take long: no transaction waits for them.
+        return [_plan(site, world) for site in found]
 
     def preview(self) -> list[Outcome]:
         """The plan as it would turn out."""
@@ -111,7 +115,7 @@ def find(conn: Connection, hours: float, site: str | None) -> list[StuckSite]:
 def _plan(site: StuckSite, world: World) -> Step:
     try:
         return plan_site(site, world)
-    except StorageError as error:
+    except (StorageError, HookFailed) as error:
         return Step(site, Action.PERSON, str(error))
 
 
@@ -150,7 +154,7 @@ def _apply(conn: Connection, redis: "Redis", step: Step, *, manual: bool) -> Out
         return Outcome(step, Result.SKIPPED, step.reason)
     try:
         with conn.begin():
-            _bound_waiting(conn)
+            _prepare(conn)
             if not _take(conn, step, manual=manual):
                 return Outcome(step, Result.SKIPPED, "it has moved on meanwhile")
             send(redis, step.parcels)
@@ -161,9 +165,10 @@ def _apply(conn: Connection, redis: "Redis", step: Step, *, manual: bool) -> Out
     return Outcome(step, Result.RECOVERED, step.reason)
 
 
-def _bound_waiting(conn: Connection) -> None:
+def _prepare(conn: Connection) -> None:
+    """The reader's settings, or the version of a row would be another text in another time zone."""
     if conn.dialect.name == "postgresql":
-        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        conn.exec_driver_sql(f"{db.SETTINGS}; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
@@ -186,23 +191,28 @@ def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
     )
     if conn.execute(update(sites).where(*same).values(values)).rowcount == 0:
         return False
-    if step.action is Action.JOBS:
-        _forget_keys(conn, step)
+    _set_keys(conn, step)
     if manual:
         forget_claim(conn, site.subdomain)
-    record_claim(conn, site.subdomain, site.stage)
+    if step.action is Action.COORDINATOR or not site.claimed:  # else the jobs' own claim has counted that try
+        record_claim(conn, site.subdomain, site.stage)
     return True
 
 
-def _forget_keys(conn: Connection, step: Step) -> None:
-    keys = pipeline_job.c
-    conn.execute(
-        delete(pipeline_job).where(
-            keys.subdomain == step.site.subdomain,
-            keys.stage.in_(step.counters),
-            keys.job_key.not_in(step.succeeded),
-        )
-    )
+def _set_keys(conn: Connection, step: Step) -> None:
+    """What is sent again will count; what has succeeded will not, should its job still come to its end."""
+    site, keys = step.site.subdomain, pipeline_job.c
+    here = (keys.subdomain == site, keys.stage.in_(step.counters))
+    if step.action is Action.JOBS:
+        conn.execute(delete(pipeline_job).where(*here))
+    known = set(conn.scalars(select(keys.job_key).where(*here)))
+    rows = [
+        {"subdomain": site, "stage": stage, "job_key": key}
+        for stage in step.counters
+        for key in step.succeeded - known
+    ]
+    if rows:
+        conn.execute(insert(pipeline_job), rows)
 
 
 def _now(conn: Connection) -> ColumnElement[Any]:

@@ -7,6 +7,7 @@
 4. Otherwise the stage has ended, and the coordinator is missing: claim it (again) and send it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,9 @@ from pipestate.pipeline.storage import Documents, Storage
 from pipestate.pipeline.stuck import Counters, StuckSite
 from pipestate.pipeline.wiring import SECTION, Place, Wiring
 from pipestate.words import many
+
+# In a file name that is not UTF-8: no database takes them, so no job can have such a key.
+SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 class Action(StrEnum):
@@ -31,8 +35,8 @@ class Action(StrEnum):
 class Step:
     """What is planned for a site.
 
-    `counters` are the new ones of a stage that is counted anew; job keys other than `succeeded` are
-    forgotten there, so that what is sent again counts.
+    `counters` are the new ones of a stage that is counted anew. Keys in `succeeded` are counted there
+    already; other job keys are forgotten when jobs are sent, so that what is sent again counts.
     """
 
     site: StuckSite
@@ -89,8 +93,8 @@ def _tried(site: StuckSite) -> str:
 
 
 def _busy(site: StuckSite, world: World) -> str | None:
-    coordinator = world.wiring.coordinator(site.stage)
-    if world.alive.of(site.subdomain, coordinator):
+    coordinators = [world.wiring.coordinator(stage) for stage in site.step]
+    if any(world.alive.of(site.subdomain, place) for place in coordinators):
         return "its coordinator is queued or running"
     for stage in site.step:
         count = world.alive.of(site.subdomain, world.wiring.jobs.get(stage))
@@ -107,14 +111,18 @@ def _ocr(site: StuckSite, world: World, documents: Documents) -> Step:
         )
     done = len(documents.texts)
     now = {"ocr": Counters(documents.total, done, 0)}
+    succeeded = _keys(documents)
     if not documents.missing:
-        return _coordinator(site, world, f"all {many(done, 'document')} have text", now)
+        return _coordinator(site, world, f"all {many(done, 'document')} have text", now, succeeded)
     keywords = [{"pdf_path": documents.pdfs[document]} for document in documents.missing]
     reason = f"{done} of {many(documents.total, 'document')} have text"
-    succeeded = documents.texts | {
-        path for document, path in documents.pdfs.items() if document in documents.texts
-    }
     return _send_jobs(site, world, {"ocr": keywords}, reason, now, succeeded)
+
+
+def _keys(documents: Documents) -> frozenset[str]:
+    """What the jobs of the documents with text may be called: the document, or the path of its PDF."""
+    paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
+    return frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
 
 
 def _jobs(site: StuckSite, world: World, undone: list[str]) -> Step:
@@ -130,14 +138,17 @@ def _jobs(site: StuckSite, world: World, undone: list[str]) -> Step:
                 f"missing = ..., under [{SECTION}] in alembic.ini",
             )
         keywords[stage] = [{}] if hooked is None else hooked
-    now = {
-        stage: Counters(site.counters[stage].completed + len(jobs), site.counters[stage].completed, 0)
-        for stage, jobs in keywords.items()
-    }
+    now = {stage: _counted_anew(site.counters[stage], len(jobs)) for stage, jobs in keywords.items()}
     if not any(keywords.values()):
         return _coordinator(site, world, "every job has succeeded", now)
     reason = ", ".join(_told(stage, site.counters[stage]) for stage in undone)
     return _send_jobs(site, world, keywords, reason, now, frozenset())
+
+
+def _counted_anew(counters: Counters, missing: int) -> Counters:
+    """What is not missing has succeeded, whether it was counted or killed before that."""
+    total = max(counters.total, counters.completed + missing)
+    return Counters(total, total - missing, 0)
 
 
 def _send_jobs(
@@ -158,13 +169,19 @@ def _send_jobs(
     return Step(site, Action.JOBS, reason, parcels, now, succeeded)
 
 
-def _coordinator(site: StuckSite, world: World, reason: str, now: Mapping[str, Counters]) -> Step:
+def _coordinator(
+    site: StuckSite,
+    world: World,
+    reason: str,
+    now: Mapping[str, Counters],
+    succeeded: frozenset[str] = frozenset(),
+) -> Step:
     place = world.wiring.coordinator(site.stage)
     refused = _cannot_send(site, place, f"{site.stage}_coordinator")
     if refused is not None or place is None:
         return refused or Step(site, Action.PERSON, reason)
     lost = "its coordinator was lost" if site.claimed else "no coordinator was claimed"
-    return Step(site, Action.COORDINATOR, f"{reason}, {lost}", (_parcel(place, site, {}),), now)
+    return Step(site, Action.COORDINATOR, f"{reason}, {lost}", (_parcel(place, site, {}),), now, succeeded)
 
 
 def _cannot_send(site: StuckSite, place: Place | None, key: str) -> Step | None:

@@ -6,7 +6,7 @@ server's clock at the moment of writing, not the start of a transaction that may
 
 from dataclasses import dataclass
 
-from pipestate.pipeline.stages import STAGES, step_of
+from pipestate.pipeline.stages import STAGES, STEPS, step_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,16 @@ def counted(stage: str, what: str) -> str:
     return f"{stage}_{what} = sites.{stage}_{what} + 1, updated_at = {{{{now}}}}{error}"
 
 
+def same_step(one: str, other: str) -> str:
+    """Are these two columns stages that run side by side, or the same one?"""
+    together = [f"({one} IN ({names(step)}) AND {other} IN ({names(step)}))" for step in STEPS]
+    return " OR ".join(together)
+
+
 RECORD = (
     " ON CONFLICT (subdomain) DO UPDATE SET claimed_at = {{now}},"
-    " attempts = CASE WHEN pipeline_claim.stage = excluded.stage THEN pipeline_claim.attempts + 1 ELSE 1 END,"
+    f" attempts = CASE WHEN {same_step('pipeline_claim.stage', 'excluded.stage')}"
+    " THEN pipeline_claim.attempts + 1 ELSE 1 END,"
     " stage = excluded.stage"
 )
 RECORD_CLAIM = (

@@ -111,8 +111,8 @@ def test_many_jobs_of_unknown_arguments_need_the_applications_answer(
     assert told(pipeline.reconcile(wiring=hooked)) == [("a.gov", "recovered", "jobs")]
     assert [call[2]["year"] for call in pipeline.queued()] == [2024, 2025]
     assert pipeline.site("a.gov", "extraction_total", "extraction_completed", "extraction_failed") == (
-        6,
-        4,
+        7,
+        5,  # one more than was counted: the hook does not miss it
         0,
     )
 
