@@ -54,13 +54,14 @@ def reconcile(
         revision = to.revisions().current
         with progress("recovering") as recovering:
             outcomes = work.preview() if dry_run else work.run(revision=revision, on_progress=recovering)
-    if outcomes is None:
-        say("another reconciliation is under way: nothing to do", err=True)
-        return
+    busy = outcomes is None
+    done = outcomes or []
     if json_:
-        print_json(as_data(outcomes, site, dry_run=dry_run))
+        print_json(as_data(done, site, dry_run=dry_run, busy=busy))
+    elif busy:
+        say("another reconciliation is under way: nothing to do", err=True)
     else:
-        for line in as_lines(outcomes, site, dry_run=dry_run):
+        for line in as_lines(done, site, dry_run=dry_run):
             say(line)
-    if counts_of(outcomes)["failed"]:
+    if counts_of(done)["failed"]:
         raise typer.Exit(1)

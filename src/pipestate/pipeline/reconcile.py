@@ -30,6 +30,7 @@ from pipestate.pipeline.recovery import Action, Step, World, plan_site
 from pipestate.pipeline.statements import SQLITE
 from pipestate.pipeline.storage import Storage, StorageError
 from pipestate.pipeline.stuck import THRESHOLD_HOURS, StuckSite, find_site, find_stuck, version_of_row
+from pipestate.pipeline.truncate import error_text
 from pipestate.pipeline.wiring import Wiring
 from pipestate.schema import pipeline_claim, pipeline_job, sites
 
@@ -70,8 +71,9 @@ class Reconciler:
     def plan(self) -> list[Step]:
         """What would be done; reads only, in the database and in Redis alike."""
         calls = alive(self.redis, self.wiring)
-        cap = sys.maxsize if self.site else self.max_attempts
-        world = World(self.wiring, calls, self.storage, cap)
+        by_hand = self.site is not None
+        cap = sys.maxsize if by_hand else self.max_attempts
+        world = World(self.wiring, calls, self.storage, cap, by_hand)
         with db.reader(self.url) as conn:
             found = find(conn, self.hours, self.site)
         # Files and hooks may take long: no transaction waits for them.
@@ -91,6 +93,8 @@ class Reconciler:
             if not free:
                 return None
             steps = self.plan()
+            if self.site and not steps:
+                return []  # somebody has looked, and intervened in nothing
             return apply(
                 engine,
                 self.redis,
@@ -226,7 +230,7 @@ def _close(conn: Connection, run: int, outcomes: list[Outcome], *, broke_off: st
             "stage": outcome.step.site.stage,
             "action": str(outcome.step.action),
             "result": str(outcome.result),
-            "reason": outcome.reason,
+            "reason": error_text(outcome.reason),
         }
         for outcome in outcomes
     ]

@@ -59,6 +59,7 @@ class World:
     alive: Alive
     storage: Storage | None
     max_attempts: int
+    by_hand: bool = False
 
     def documents(self, site: StuckSite) -> Documents:
         if self.storage is None:
@@ -105,10 +106,12 @@ def _busy(site: StuckSite, world: World) -> str | None:
 
 def _ocr(site: StuckSite, world: World, documents: Documents) -> Step:
     """Files, not counters: a job that was killed has counted nothing, whatever it has written."""
-    if documents.total == 0:
-        return Step(
-            site, Action.PERSON, f"none of its {site.counters['ocr'].total} documents is in the storage"
-        )
+    known, there = site.counters["ocr"].total, documents.total
+    if there == 0:
+        return Step(site, Action.PERSON, f"none of its {known} documents is in the storage")
+    if there < known and not world.by_hand:  # half a disk must not lower the total
+        found = f"only {there} of its {known} documents are in the storage"
+        return Step(site, Action.PERSON, f"{found}: if that is right, reconcile --site {site.subdomain}")
     done = len(documents.texts)
     now = {"ocr": Counters(documents.total, done, 0)}
     succeeded = _keys(documents)

@@ -37,8 +37,12 @@ def _lines(outcomes: Sequence[Outcome]) -> list[str]:
     return lines if more <= 0 else [*lines, f"  and {more} more: --json shows them"]
 
 
-def as_data(outcomes: Sequence[Outcome], named: str | None, *, dry_run: bool) -> dict[str, Any]:
+def as_data(
+    outcomes: Sequence[Outcome], named: str | None, *, dry_run: bool, busy: bool = False
+) -> dict[str, Any]:
+    """`busy`: another reconciliation was under way, so that this one did nothing."""
     return {
+        "busy": busy,
         "dry_run": dry_run,
         "trigger": "manual" if named else "cron",
         "found": len(outcomes),

@@ -121,6 +121,16 @@ def test_a_site_whose_documents_are_gone_is_shown_to_a_person(pipeline: Pipeline
     assert (done.result, done.reason) == ("skipped", "none of its 15 documents is in the storage")
 
 
+def test_half_a_disk_does_not_lower_the_total_unless_a_person_says_so(pipeline: Pipeline) -> None:
+    pipeline.files("a.gov", pdfs=5, texts=5)
+    pipeline.put("a.gov", "ocr", ocr_total=15, ocr_completed=5)
+    (done,) = pipeline.reconcile()
+    assert (done.result, done.step.action) == ("skipped", "person")
+    assert done.reason.startswith("only 5 of its 15 documents are in the storage")
+    assert told(pipeline.reconcile(site="a.gov")) == [("a.gov", "recovered", "coordinator")]
+    assert pipeline.site("a.gov", "ocr_total", "ocr_completed") == (5, 5)
+
+
 @pytest.mark.parametrize("where", ["queued", "scheduled", "running"])
 @pytest.mark.parametrize(
     ("function", "reason"),

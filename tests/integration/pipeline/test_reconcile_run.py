@@ -92,6 +92,7 @@ def test_an_unknown_site_and_one_that_is_not_stuck(pipeline: Pipeline) -> None:
     with pytest.raises(UnknownSite, match=r"there is no site 'nowhere\.gov'"):
         pipeline.reconcile(site="nowhere.gov")
     assert pipeline.reconcile(site="a.gov") == []
+    assert pipeline.database.rows("SELECT * FROM pipestate_reconciliation") == [], "nobody intervened"
 
 
 def test_many_jobs_of_unknown_arguments_need_the_applications_answer(
