@@ -16,7 +16,7 @@ from pipestate.pipeline.backfill import THRESHOLD, Move, Outcome, Plan, apply, p
 from pipestate.pipeline.storage import Documents, Storage, open_storage
 from pipestate.verify.verdict import Outcome as Verdict
 from powerless import powerless
-from stuck import LIVE, Stuck, fill_expanded
+from stale_rows import LIVE, Stuck, fill_expanded
 
 COMPLETE = "backfill/backfill-complete"
 

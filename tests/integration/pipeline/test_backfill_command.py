@@ -11,7 +11,7 @@ import pytest
 
 from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
-from stuck import LIVE, Stuck, fill_expanded
+from stale_rows import LIVE, Stuck, fill_expanded
 
 OUTCOMES = ["migrated", "completed without documents", "already moved on", "orphaned", "failed"]
 
