@@ -3,7 +3,6 @@
 import io
 import os
 import subprocess
-import sys
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from alembic import command
 from alembic.config import Config
 
 from bed import Database, postgres_binary
+from programs import run_program
 from ready import make_ready
 
 ROOT = Path(__file__).parents[1]
@@ -69,15 +69,7 @@ class Chain:
 
 
 def run_alembic(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "alembic", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_program(["alembic", *arguments], cwd=ROOT, environment={**os.environ, **environment})
 
 
 def psql(database: Database, script: str, *options: str) -> "subprocess.CompletedProcess[str]":

@@ -1,9 +1,7 @@
 """The documentation as the tests read it: fences in order, each with the file that it is said to be."""
 
-import multiprocessing
 import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -13,25 +11,9 @@ from pathlib import Path
 
 from alembics import ROOT
 from pipestate.runbook.markdown import Fence, Unread, blocks
+from programs import run_program
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-
-# Starting Python and importing takes longer than most commands: this server has done both, and forks.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    [
-        "pytest",
-        "pages",
-        "alembic.config",
-        "pipestate.cli.main",
-        "pipestate.migrations.environment",
-        "pipestate.gate",
-        "pipestate.render.console",
-        "rich.table",
-        "rich.markdown",
-        "psycopg2.extras",
-    ]
-)
 
 _SYNTAX = re.compile(r"[$|&;<>`(]|^export |^python ")
 _FILE = re.compile(r"<!-- file: (\S+) -->")
@@ -113,12 +95,7 @@ class Shell:
         """In bash where it needs one; else in a process that has everything imported already."""
         if _SYNTAX.search(command):
             return self._in_bash(command)
-        done = FORKS.Process(target=_main, args=(shlex.split(command), self.directory, self._environment()))
-        done.start()
-        done.join(120)
-        out, err = (self.directory.with_name(name).read_text(encoding="utf-8") for name in ("out", "err"))
-        assert done.exitcode is not None, f"{command} takes too long"
-        return subprocess.CompletedProcess(command, done.exitcode, out, err)
+        return run_program(shlex.split(command), cwd=self.directory, environment=self._environment())
 
     def must(self, command: Command) -> str:
         """Run it, see that it exits as the page says, and return what it printed."""
@@ -145,13 +122,3 @@ class Shell:
             timeout=120,
             check=False,
         )
-
-
-def _main(argv: list[str], directory: Path, environment: dict[str, str]) -> None:
-    """The program's own main, in a process of its own; its output goes to files beside the directory."""
-    for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(directory.with_name(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.chdir(directory)
-    os.environ.update(environment)
-    sys.argv = argv
-    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)

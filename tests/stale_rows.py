@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from alembics import ROOT, Chain
 from bed import Database
+from programs import run_program
 
 OLD, LIVE = "-3 days", "-1 minutes"
 
@@ -54,15 +54,7 @@ class Stuck:
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`pipestate backfill ...` in a shell."""
-        return subprocess.run(
-            [sys.executable, "-m", "pipestate", "backfill", *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run_program(["pipestate", "backfill", *arguments], cwd=ROOT, environment=self.environment)
 
     def data(self, *arguments: str) -> dict[str, Any]:
         done = self.command("--json", *arguments)

@@ -1,9 +1,6 @@
 """The scene of the production guide: 300 sites, 105 stuck, 82 deferred coordinators, 2,695 failed jobs."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from redis import Redis
 
 from alembics import ROOT, Chain
 from bed import Database, Postgres
+from pages import Command, Shell
 from pipestate import scene
 from stuck_sites import Pipeline
 
@@ -35,26 +33,18 @@ def production(postgres: Postgres, redis_url: str, tmp_path: Path) -> Iterator[P
     postgres.drop(database)
 
 
-def run(production: Pipeline, redis_url: str, *command: str) -> str:
+@pytest.fixture
+def shell(production: Pipeline, redis_url: str, tmp_path: Path) -> Shell:
+    directory = tmp_path / "project"
+    directory.mkdir()
     environment = {
-        **os.environ,
         "DATABASE_URL": production.database.text,
         "REDIS_URL": redis_url,
         "STORAGE_DIR": str(production.root),
         "ALEMBIC_CONFIG": str(ROOT / "alembic.ini"),
         "PYTHONPATH": str(ROOT / "examples"),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=production.root.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return Shell(directory, environment)
 
 
 def state(production: Pipeline) -> tuple[object, ...]:
@@ -63,17 +53,17 @@ def state(production: Pipeline) -> tuple[object, ...]:
     return (*rows[:3], rows[-1], production.database.rows("SELECT * FROM site_progress ORDER BY 1"))
 
 
-def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, redis_url: str) -> None:
-    def pipestate(*arguments: str) -> str:
-        return run(production, redis_url, "pipestate", *arguments)
+def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, shell: Shell) -> None:
+    def pipestate(arguments: str) -> str:
+        return shell.must(Command(f"pipestate {arguments}", 0))
 
-    def again_changes_nothing(*arguments: str) -> str:
+    def again_changes_nothing(arguments: str) -> str:
         before = state(production)
-        output = pipestate(*arguments)
+        output = pipestate(arguments)
         assert state(production) == before
         return output
 
-    assert "Would migrate 105 sites" in again_changes_nothing("backfill", "--dry-run")
+    assert "Would migrate 105 sites" in again_changes_nothing("backfill --dry-run")
     assert "Migrated 105 sites" in pipestate("backfill")
     assert "Migrated 0 sites" in again_changes_nothing("backfill")
     assert production.database.rows(
@@ -82,27 +72,27 @@ def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, 
     ) == [("ocr", 15, 0, 15, 2), ("ocr", 15, 12, 3, 103)]
 
     would = "Would delete 82 deferred coordinators and 2,695 failed OCR jobs"
-    assert would in again_changes_nothing("queues", "clear", "--dry-run")
-    assert "Deleted 82 deferred" in pipestate("queues", "clear", "--export", "cleared.jsonl")
-    assert len((production.root.parent / "cleared.jsonl").read_text().splitlines()) == 82 + 2695
-    assert "nothing to clear" in again_changes_nothing("queues", "clear", "--export", "cleared.jsonl")
+    assert would in again_changes_nothing("queues clear --dry-run")
+    assert "Deleted 82 deferred" in pipestate("queues clear --export cleared.jsonl")
+    assert len((shell.directory / "cleared.jsonl").read_text().splitlines()) == 82 + 2695
+    assert "nothing to clear" in again_changes_nothing("queues clear --export cleared.jsonl")
 
-    planned = json.loads(again_changes_nothing("reconcile", "--dry-run", "--json"))
+    planned = json.loads(again_changes_nothing("reconcile --dry-run --json"))
     assert (planned["found"], planned["recovered"]) == (105, 105)
-    did = json.loads(pipestate("reconcile", "--json"))
+    did = json.loads(pipestate("reconcile --json"))
     assert [site["action"] for site in did["sites"]] == [site["action"] for site in planned["sites"]]
     assert did["recovered"] == 105
     assert "No stuck sites" in again_changes_nothing("reconcile")
 
-    run(production, redis_url, "clerk.worker", "--burst", "--simple")
+    shell.must(Command("python -m clerk.worker --burst --simple", 0))
     assert production.database.rows(
         "SELECT current_stage, sum(ocr_completed), count(*) FROM sites WHERE current_stage IS NOT NULL GROUP BY 1"
     ) == [("completed", 103 * 12 + 2 * 15, 105)]
 
     for name in ("code-deployed", "dry-run-done"):
-        pipestate("attest", name, "--by", "ops")
+        pipestate(f"attest {name} --by ops")
     pipestate("observe")
     again_changes_nothing("observe")
-    verified = json.loads(again_changes_nothing("verify", "--phase", "backfill", "--json"))
+    verified = json.loads(again_changes_nothing("verify --phase backfill --json"))
     assert verified["ok"]
     assert verified["summary"]["failed"] == 0

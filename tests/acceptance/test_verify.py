@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -17,6 +16,7 @@ from books import block, page
 from healthy import build_healthy, refresh
 from pipestate.migrations import MigrationError
 from pipestate.render.machine import SCHEMA
+from programs import run_program
 from ready import make_ready
 
 Done = subprocess.CompletedProcess[str]
@@ -24,15 +24,7 @@ PASSWORD = "s3cr3t-pa55w0rd"
 
 
 def pipestate(*arguments: str, **environment: str) -> Done:
-    done = subprocess.run(
-        [sys.executable, "-m", "pipestate", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_program(["pipestate", *arguments], cwd=ROOT, environment={**os.environ, **environment})
     assert "Traceback" not in done.stderr, done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     return done

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from alembics import psql
 from bed import Database
 from books import block, page
+from programs import run_program
 
 ENV = """
 from alembic import context
@@ -81,22 +81,15 @@ class App:
         (self.root / "runbooks" / "orders.md").write_text(text)
 
     def alembic(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return self._run(sys.executable, "-m", "alembic", *arguments)
+        return self._run("alembic", *arguments)
 
     def pipestate(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return self._run(sys.executable, "-m", "pipestate", *arguments)
+        return self._run("pipestate", *arguments)
 
     def _run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         url = self.database.url.render_as_string(hide_password=False)
-        return subprocess.run(
-            command,
-            cwd=self.root,
-            env={**os.environ, "APP_URL": url, "DATABASE_URL": url},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        environment = {**os.environ, "APP_URL": url, "DATABASE_URL": url}
+        return run_program(command, cwd=self.root, environment=environment)
 
     def has_table(self) -> bool:
         return bool(self.database.value("SELECT to_regclass('old_orders') IS NOT NULL"))

@@ -1,0 +1,58 @@
+"""`python -m pipestate ...` and `python -m alembic ...`, quickly.
+
+Starting Python and importing takes longer than most commands: a server has done both, once, and forks for
+each. What a program sees is its own: directory, environment, arguments, and files for its output.
+"""
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "pytest",
+        "programs",
+        "alembic.config",
+        "pipestate.cli.main",
+        "pipestate.migrations.environment",
+        "pipestate.gate",
+        "pipestate.pipeline.reconcile",
+        "pipestate.render.console",
+        "rich.table",
+        "rich.markdown",
+        "psycopg2.extras",
+    ]
+)
+PATIENCE_S = 120
+
+
+def run_program(
+    argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    """Run a module as a program, to its end."""
+    with tempfile.TemporaryDirectory() as outputs:
+        done = FORKS.Process(target=_main, args=(list(argv), cwd, dict(environment), Path(outputs)))
+        done.start()
+        done.join(PATIENCE_S)
+        if done.exitcode is None:
+            done.kill()
+            raise TimeoutError(f"{' '.join(argv)} takes too long")
+        out, err = (Path(outputs, name).read_text(encoding="utf-8") for name in ("out", "err"))
+    return subprocess.CompletedProcess(list(argv), done.exitcode, out, err)
+
+
+def _main(argv: list[str], directory: Path, environment: dict[str, str], outputs: Path) -> None:
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(outputs / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = argv
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
