@@ -74,8 +74,10 @@ def _move(row: stale.Row, storage: Counted, tally: Tally) -> Move:
         documents = storage.documents(subdomain)
     except StorageError as error:
         return Move(subdomain, Outcome.FAILED, reason=str(error))
-    tally.add(expected or 0, documents)
-    completed, total = counts(expected or 0, documents)
+    if (expected or 0) > 0:
+        tally.expected += 1
+        tally.found += bool(documents.pdfs or documents.texts)
+    completed, total = counts(max(expected or 0, 0), documents)
     if total == 0:
         return Move(subdomain, Outcome.EMPTY, reason=NO_DOCUMENTS)
     return Move(subdomain, Outcome.MIGRATED, completed, total)
