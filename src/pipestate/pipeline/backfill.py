@@ -21,8 +21,8 @@ from pipestate.pipeline.storage import StorageError
 __all__ = ["BATCH_SIZE", "THRESHOLD", "Move", "Outcome", "Plan", "apply", "plan"]
 
 THRESHOLD = timedelta(hours=2)
-BATCH_SIZE = 5_000
-LARGEST_BATCH = 10_000  # beyond, the server reads whole tables for a batch, and workers wait for its rows
+BATCH_SIZE = 10_000
+LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
 
 Progress = Callable[[int, int], None]  # how many of how many
 
@@ -53,7 +53,7 @@ def apply(
     with db.reachable(url), db.engine_for(url).connect() as connection:
         for start in range(0, len(writes), batch_size):
             end = min(start + batch_size, len(writes))
-            otherwise |= batch.write(connection, writes[start:end], plan.threshold)
+            otherwise |= batch.write(connection, writes[start:end], plan.threshold, last=end == len(writes))
             if on_progress is not None:
                 on_progress(end, len(writes))
     return [otherwise.get(move.subdomain, move) for move in plan.moves]

@@ -17,9 +17,10 @@ BRACES = str.maketrans("[]", "{}")  # from a list of Python's to an array of Pos
 
 # One backfill writes at a time, a batch long, so that two of them cannot wait for each other in a circle.
 # And where somebody keeps a row, we give up, before everybody waits for the rows that we keep. A batch is
-# a range of the keys: whatever the statistics say, no table is read from end to end for it.
+# a range of the keys: whatever the statistics say, it is read as one, and no table from end to end.
 PREPARE = (
     f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_S}s', true), set_config('enable_seqscan', 'off', true),"
+    " set_config('enable_nestloop', 'off', true), set_config('synchronous_commit', %(synchronous)s, true),"
     " pg_advisory_xact_lock(1885958255, 1650550635)"
 )
 
@@ -58,21 +59,24 @@ ENGINES = {
 }
 
 
-def write(connection: Connection, moves: list[Move], threshold: timedelta) -> dict[str, Move]:
+def write(
+    connection: Connection, moves: list[Move], threshold: timedelta, *, last: bool = True
+) -> dict[str, Move]:
     """Write them, in the order of the plan, in one transaction; those that became something else.
 
     Where the database refuses a row (a rule or a trigger of the application's), the batch is halved
-    until that site stands alone: it has failed, and the others go on.
+    until that site stands alone: it has failed, and the others go on. Only the last batch waits for the
+    server's disk, and with it for all before: what a crash of the server loses, a rerun does again.
     """
     try:
         with connection.begin():
-            left = _update(connection, moves, threshold)
+            left = _update(connection, moves, threshold, last)
             return _what_became_of(connection, left) if left else {}
     except (IntegrityError, DataError, InternalError) as error:
         if len(moves) > 1:
             half = len(moves) // 2
-            first = write(connection, moves[:half], threshold)
-            return first | write(connection, moves[half:], threshold)
+            first = write(connection, moves[:half], threshold, last=last)
+            return first | write(connection, moves[half:], threshold, last=last)
         (move,) = moves
         return {move.subdomain: Move(move.subdomain, Outcome.FAILED, reason=error_text(str(error.orig)))}
     except OperationalError as error:
@@ -84,12 +88,12 @@ def write(connection: Connection, moves: list[Move], threshold: timedelta) -> di
         raise
 
 
-def _update(connection: Connection, moves: list[Move], threshold: timedelta) -> list[Move]:
+def _update(connection: Connection, moves: list[Move], threshold: timedelta, last: bool) -> list[Move]:
     """Those that were not written."""
     sql = _sql(connection.dialect.name, threshold)
     if connection.dialect.name == "sqlite":
         return [move for move in moves if connection.exec_driver_sql(sql, _values(move)).first() is None]
-    connection.exec_driver_sql(PREPARE)
+    connection.exec_driver_sql(PREPARE, {"synchronous": "on" if last else "off"})
     values = {
         "sites": _text_array([move.subdomain for move in moves]),
         "completed": str([move.completed for move in moves]).translate(BRACES),

@@ -15,7 +15,7 @@ from pipestate.errors import ConfigError
 from pipestate.schema import sites
 from pipestate.schema.legacy import site_progress
 
-PAGE = 100_000
+PAGE = 20_000
 NEEDED = ("current_stage", "ocr_total", "ocr_completed", "ocr_failed", "coordinator_enqueued", "updated_at")
 
 # `{age}` is the threshold in seconds, a number of ours: these go to the driver as they stand.
@@ -80,4 +80,5 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[Row]:
             stale=stale(dialect, threshold), and_p=bound.format("p"), and_s=bound.format("s"), limit=PAGE
         )
         parameters = {} if after is None else {"after": after}
-        return cast("list[Row]", connection.exec_driver_sql(query, parameters).all())
+        cursor = connection.exec_driver_sql(query, parameters).cursor
+        return cast("list[Row]", cursor.fetchall() if cursor else [])
