@@ -16,7 +16,7 @@ def backfill(
     threshold_hours: ThresholdHours = 2.0,
     batch_size: Annotated[
         int, typer.Option("--batch-size", metavar="N", help="Sites in one transaction.")
-    ] = 5000,
+    ] = 10_000,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     config: Config = None,

@@ -22,8 +22,8 @@ from pipestate.pipeline.stuck import THRESHOLD_HOURS
 __all__ = ["BATCH_SIZE", "THRESHOLD", "Move", "Outcome", "Plan", "apply", "plan"]
 
 THRESHOLD = timedelta(hours=THRESHOLD_HOURS)
-BATCH_SIZE = 5_000
-LARGEST_BATCH = 10_000  # beyond, the server reads whole tables for a batch, and workers wait for its rows
+BATCH_SIZE = 10_000
+LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
 
 
 def plan(
@@ -51,7 +51,7 @@ def apply(
     with db.reachable(url), db.engine_for(url).connect() as connection:
         for start in range(0, len(writes), batch_size):
             end = min(start + batch_size, len(writes))
-            otherwise |= batch.write(connection, writes[start:end], plan.threshold)
+            otherwise |= batch.write(connection, writes[start:end], plan.threshold, last=end == len(writes))
             on_progress(end, len(writes))
     return [otherwise.get(move.subdomain, move) for move in plan.moves]
 
@@ -71,8 +71,10 @@ def _move(row: stale.Row, storage: Counted, tally: Tally) -> Move:
         documents = storage.documents(subdomain)
     except StorageError as error:
         return Move(subdomain, Outcome.FAILED, reason=str(error))
-    tally.add(expected or 0, documents)
-    completed, total = counts(expected or 0, documents)
+    if (expected or 0) > 0:
+        tally.expected += 1
+        tally.found += bool(documents.pdfs or documents.texts)
+    completed, total = counts(max(expected or 0, 0), documents)
     if total == 0:
         return Move(subdomain, Outcome.EMPTY, reason=NO_DOCUMENTS)
     return Move(subdomain, Outcome.MIGRATED, completed, total)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from pipestate.pipeline.storage import Documents
 
@@ -17,9 +18,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """What becomes of one site."""
+class Move(NamedTuple):
+    """What becomes of one site. A tuple: there may be a million, and they are kept until the last is counted."""
 
     subdomain: str
     outcome: Outcome

@@ -34,11 +34,6 @@ class Tally:
     expected: int = 0
     found: int = 0
 
-    def add(self, stage_total: int, documents: Documents) -> None:
-        if stage_total > 0:
-            self.expected += 1
-            self.found += bool(documents.pdfs or documents.texts)
-
     def require(self) -> None:
         if self.expected >= FEW_SITES and self.found * LEAST_SHARE < self.expected:
             raise ConfigError(

@@ -39,7 +39,7 @@ class Documents:
 
     @property
     def total(self) -> int:
-        return len(self.pdfs) + sum(document not in self.pdfs for document in self.texts)
+        return len(self.pdfs) + len(self.texts) - sum(map(self.pdfs.__contains__, self.texts))
 
     @property
     def completed(self) -> int:
