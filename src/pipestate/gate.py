@@ -15,6 +15,7 @@ A closed gate raises GateClosed; `-x force="reason"` goes through, and the ledge
 Offline the same is written as DO blocks in the transaction of the change.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ from pipestate.runbook.model import Phase, Runbook
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked, Revisions, ask, find_phases
+
+log = logging.getLogger("pipestate")
 
 
 class GateClosed(MigrationError):
@@ -200,14 +203,18 @@ def _pass(asked: Sequence[Asked], look: Callable[[Sequence[Asked]], Report], *, 
     if not asked:
         return
     report = look(asked)
-    ((_, phase),) = report.phases()
+    ((runbook, phase),) = report.phases()
     reason = force_reason()
     if phase.gate is not Gate.OPEN and reason is None:
         raise GateClosed(report)
     connection = op.get_bind()
-    worth_keeping = whole or phase.gate is not Gate.OPEN
-    if worth_keeping and inspect(connection).has_table("pipestate_run"):
+    forced = phase.gate is not Gate.OPEN
+    has_ledger = inspect(connection).has_table("pipestate_run")
+    if has_ledger and (whole or forced):
         record_gate(connection, report, revision=sql.current_revision(), reason=reason)
+    if forced:
+        kept = "" if has_ledger else "; this database has no ledger that would keep the reason"
+        log.warning("the gate %s/%s is closed, and forced: %s%s", runbook.name, phase.name, reason, kept)
 
 
 def _on_one_snapshot(asked: Sequence[Asked]) -> Report:
