@@ -167,7 +167,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--jobs", type=int, default=80, help="jobs of one way in one round")
+    parser.add_argument("--jobs", type=int, default=160, help="jobs of one way in one round")
     parser.add_argument("--relaxed", action="store_true", help="a server that does not wait for its disk")
     options = parser.parse_args()
     with embedded_server(durable=not options.relaxed) as url:

@@ -59,6 +59,7 @@ def upgrade() -> None:
         lock=["site_progress"],
         recheck=["recent-site-progress-writes"],
         insist=INSISTED,
+        may_be_gone=True,  # a database that has dropped it already is adopted
     ):
         archive_table("site_progress")
     note_absence("table", "site_progress")

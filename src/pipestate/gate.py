@@ -4,7 +4,8 @@
               recheck=["recent-site-progress-writes"], insist=["backup-taken", "soak"]):
         archive_table("site_progress")
 
-1. Where the tables to be locked hold no rows there is nothing to lose: the gate is open.
+1. Where the tables to be locked hold no rows there is nothing to lose: the gate is open. One that does
+   not exist is a wrong name, and refused, unless the revision says `may_be_gone`.
 2. The whole phase, without a lock, on one snapshot: fails fast and blocks nobody.
 3. `prepare`, if given: long work that needs no lock.
 4. The lock that the change needs; under it, and in its transaction, the checks named in `recheck`,
@@ -14,6 +15,7 @@ A closed gate raises GateClosed; `-x force="reason"` goes through, and the ledge
 Offline the same is written as DO blocks in the transaction of the change.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,8 @@ from pipestate.runbook.model import Phase, Runbook
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked, Revisions, ask, find_phases
+
+log = logging.getLogger("pipestate")
 
 
 class GateClosed(MigrationError):
@@ -62,12 +66,13 @@ def gate(
     recheck: Sequence[str] = (),
     insist: Sequence[str] = (),
     prepare: Callable[[], None] | None = None,
+    may_be_gone: bool = False,
 ) -> Iterator[None]:
     """Run the body only while the phase's gate is open; see the module's text for how."""
     config = op.get_context().config
     # Only Alembic's own command line sets `cmd` there.
     with heard_on_stderr(on_command_line=config is not None and hasattr(config.cmd_opts, "cmd")):
-        _open(phase, lock, recheck, insist, prepare)
+        _open(phase, lock, recheck, insist, prepare, may_be_gone=may_be_gone)
     yield
 
 
@@ -77,18 +82,24 @@ def _open(
     recheck: Sequence[str],
     insist: Sequence[str],
     prepare: Callable[[], None] | None,
+    *,
+    may_be_gone: bool,
 ) -> None:
+    if isinstance(lock, str) or not lock:
+        raise MigrationError(f"lock={lock!r}: give a list of the tables that the change needs, at least one")
     asked = _asked(phase, insist=[*insist, *recheck])
     again = [each for each in asked if each.check.id in recheck]
     if sql.is_offline():
         sql_refuses_offline_on_sqlite()
-        offline_gate.write(asked, lock)
+        offline_gate.write(asked, lock, may_be_gone=may_be_gone)
         if prepare is not None:
             prepare()
-            offline_gate.write(asked, lock)
+            offline_gate.write(asked, lock, may_be_gone=may_be_gone)
         lock_tables(*lock)
-        offline_gate.write(again, lock)
+        offline_gate.write(again, lock, may_be_gone=may_be_gone)
         return
+    if not may_be_gone:
+        _refuse_absent(lock)
     filled = _hold_rows(lock)
     if filled:
         _pass(asked, _on_one_snapshot, whole=True)
@@ -161,12 +172,27 @@ def _revisions() -> Revisions:
     return resolve(context.script, tuple(context.get_current_heads()))
 
 
+def _refuse_absent(tables: Sequence[str]) -> None:
+    """A misspelt name would look like a table without rows, and open the gate."""
+    there = _existing(tables)
+    for table in tables:
+        if table not in there:
+            raise MigrationError(offline_gate.ABSENT.format(revision=sql.current_revision(), table=table))
+
+
 def _hold_rows(tables: Sequence[str]) -> bool:
     connection = op.get_bind()
-    known = inspect(connection)
-    there = [table for table in tables if known.has_table(table)]
     query = "SELECT EXISTS (SELECT 1 FROM {})"
-    return any(connection.exec_driver_sql(query.format(sql.name(table))).scalar() for table in there)
+    return any(
+        connection.exec_driver_sql(query.format(sql.name(table))).scalar() for table in _existing(tables)
+    )
+
+
+def _existing(tables: Sequence[str]) -> list[str]:
+    """Those that exist, `schema.table` included."""
+    known = inspect(op.get_bind())
+    parts = [(table, *table.rpartition(".")) for table in tables]
+    return [table for table, schema, _, name in parts if known.has_table(name, schema=schema or None)]
 
 
 # --- The two passes --------------------------------------------------------------------------------
@@ -177,14 +203,18 @@ def _pass(asked: Sequence[Asked], look: Callable[[Sequence[Asked]], Report], *, 
     if not asked:
         return
     report = look(asked)
-    ((_, phase),) = report.phases()
+    ((runbook, phase),) = report.phases()
     reason = force_reason()
     if phase.gate is not Gate.OPEN and reason is None:
         raise GateClosed(report)
     connection = op.get_bind()
-    worth_keeping = whole or phase.gate is not Gate.OPEN
-    if worth_keeping and inspect(connection).has_table("pipestate_run"):
+    forced = phase.gate is not Gate.OPEN
+    has_ledger = inspect(connection).has_table("pipestate_run")
+    if has_ledger and (whole or forced):
         record_gate(connection, report, revision=sql.current_revision(), reason=reason)
+    if forced:
+        kept = "" if has_ledger else "; this database has no ledger that would keep the reason"
+        log.warning("the gate %s/%s is closed, and forced: %s%s", runbook.name, phase.name, reason, kept)
 
 
 def _on_one_snapshot(asked: Sequence[Asked]) -> Report:

@@ -36,7 +36,10 @@ class Entry:
 
 def require_ledger(connection: Connection) -> None:
     if not inspect(connection).has_table(pipestate_run.name):
-        raise ConfigError("this database has no ledger yet: run alembic upgrade 0002 first")
+        raise ConfigError(
+            "this database has no ledger yet: run alembic upgrade 0002 first "
+            '(outside the checkout: alembic -c "$(pipestate --alembic-ini)" upgrade 0002)'
+        )
 
 
 def record_run(connection: Connection, report: Report, *, actor: str | None = None) -> int:

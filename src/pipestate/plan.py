@@ -40,8 +40,8 @@ def plan_of(chain: Sequence[tuple[str, str]], revisions: Revisions, report: Repo
     ]
 
 
-def next_step(steps: Sequence[Step], report: Report) -> str:
-    """One sentence: what to do now."""
+def next_step(steps: Sequence[Step], report: Report, alembic: str = "alembic") -> str:
+    """One sentence: what to do now; `alembic` is how it is called."""
     waiting = [step for step in steps if not step.applied]
     closed = [
         f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
@@ -53,7 +53,7 @@ def next_step(steps: Sequence[Step], report: Report) -> str:
     if shut:
         return f"{first.revision} waits for {', '.join(shut)}: pipestate gate {shut[0]}"
     if first.gates:
-        return "the gate is open: alembic upgrade head"
+        return f"the gate is open: {alembic} upgrade head"
     if closed:
         return f"mend {', '.join(closed)}: pipestate verify"
     reach = first.revision
@@ -61,4 +61,4 @@ def next_step(steps: Sequence[Step], report: Report) -> str:
         if step.gates:
             break
         reach = step.revision
-    return f"alembic upgrade {reach}"
+    return f"{alembic} upgrade {reach}"

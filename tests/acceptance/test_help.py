@@ -48,6 +48,11 @@ def test_help_is_shown(verb: Verb) -> None:
     assert verb.is_group or "Example: " in done.output
 
 
+def test_square_brackets_in_a_help_text_are_not_markup() -> None:
+    shown = CliRunner().invoke(app, ["queues", "show", "--help"]).output
+    assert "[pipestate:queues]" in shown
+
+
 @pytest.mark.parametrize("verb", ALL, ids=by_name)
 def test_every_argument_and_option_has_help(verb: Verb) -> None:
     assert verb.command.help

@@ -280,6 +280,39 @@ def test_plan_says_what_comes_next(legacy: Database) -> None:
     assert [step["applied"] for step in plan["steps"]] == [True] * 5 + [False] * 2
 
 
+def test_the_next_step_can_be_typed_where_the_project_is_elsewhere(legacy: Database) -> None:
+    said = on(legacy, "plan", "--config", str(ROOT / "alembic.ini")).stdout
+    assert 'Next: alembic -c "$(pipestate --alembic-ini)" upgrade 0005' in said
+    said = on(legacy, "plan", ALEMBIC_CONFIG=str(ROOT / "alembic.ini")).stdout
+    assert "Next: alembic upgrade 0005" in said
+
+
+def test_before_the_first_revision_the_way_is_shown(legacy: Database) -> None:
+    for command in ("verify", "status"):
+        assert "The next step: pipestate plan" in on(legacy, command).stdout
+
+
+def test_a_terminal_without_unicode_is_no_traceback(legacy: Database) -> None:
+    done = on(legacy, "plan", PYTHONIOENCODING="ascii")
+    assert (done.returncode, "Next: " in done.stdout) == (0, True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_a_sentence_and_no_verdict() -> None:
+    for command in ("runbook show sites-consolidation", "--version"):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "pipestate", *command.split()],
+                cwd=ROOT,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert done.stderr == "pipestate: cannot write the output: No space left on device\n"
+        assert done.returncode == 3
+
+
 def test_status_shows_the_views(legacy: Database) -> None:
     Chain(legacy).upgrade("0005")
     legacy.run("UPDATE sites SET current_stage = 'ocr' WHERE subdomain < 'site010'")

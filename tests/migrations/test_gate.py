@@ -126,6 +126,48 @@ def test_an_empty_table_is_nothing_to_lose(app: App) -> None:
     assert not app.has_table()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('["old_ordres"]', "revision b2 locks old_ordres, which does not exist: mend the name in `lock`"),
+        ('["app.old_orders"]', "revision b2 locks app.old_orders, which does not exist"),
+        ('"old_orders"', "lock='old_orders': give a list of the tables"),
+        ("[]", "lock=[]: give a list of the tables"),
+    ],
+)
+def test_a_wrong_name_in_lock_is_not_an_empty_table(app: App, wrong: str, said: str) -> None:
+    at_a1_with_rows(app)
+    write_lock(app, wrong)
+    done = app.alembic("upgrade", "head")
+    assert (done.returncode, app.has_table()) == (255, True)
+    assert said in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    script = app.alembic("upgrade", "a1:b2", "--sql")
+    done = psql(app.database, script.stdout, "-v", "ON_ERROR_STOP=0")
+    assert said in script.stderr + done.stderr
+    assert app.has_table()
+
+
+def test_a_table_of_another_schema_is_looked_into(app: App) -> None:
+    at_a1_with_rows(app)
+    app.database.run("CREATE SCHEMA app", "CREATE TABLE app.other AS SELECT 1 AS id")
+    write_lock(app, '["app.other"]')
+    done = app.alembic("upgrade", "head")
+    assert "the gate orders/ready is closed" in done.stderr
+    assert app.has_table()
+
+
+def test_a_table_may_be_gone_where_the_revision_says_so(app: App) -> None:
+    at_a1_with_rows(app)
+    write_lock(app, '["older_orders"], may_be_gone=True')
+    done = app.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+
+
+def write_lock(app: App, lock: str) -> None:
+    (app.root / "alembic" / "versions" / "b2.py").write_text(SECOND.replace('["old_orders"]', lock))
+
+
 def test_a_write_between_the_two_passes_closes_the_gate(app: App) -> None:
     """The application writes again after the first look, just before the table is locked."""
     at_a1_with_rows(app)
@@ -162,7 +204,11 @@ def test_force_goes_through_with_a_reason(app: App) -> None:
     at_a1_with_rows(app)
     assert app.alembic("-x", "force= ", "upgrade", "head").returncode != 0
     assert app.has_table()
-    assert app.alembic("-x", "force=incident 7", "upgrade", "head").returncode == 0
+    done = app.alembic("-x", "force=incident 7", "upgrade", "head")
+    assert done.returncode == 0
+    assert (
+        "the gate orders/ready is closed, and forced: incident 7; this database has no ledger" in done.stderr
+    )
     assert not app.has_table()
 
 

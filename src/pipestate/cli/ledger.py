@@ -38,7 +38,8 @@ def attest(
         check.id for runbook in shelf.every(to.ini) for phase in runbook.phases for check in phase.signoffs
     }
     if not is_id(name) or name not in known:
-        raise ConfigError(f"no runbook asks for {name}; there are {', '.join(sorted(known))}")
+        there = f"there are {', '.join(sorted(known))}" if known else "none here has a sign-off"
+        raise ConfigError(f"no runbook asks for {name}; {there}")
     revision = to.revisions().current
     with db.writer(to.url) as connection:
         book.attest(connection, name, by=by, note=note, revision=revision)

@@ -1,5 +1,9 @@
 """The `pipestate` command: its verbs, and the one place where errors become exit codes."""
 
+import errno
+import io
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -62,8 +66,20 @@ def options(
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that does not know ✓ shows a question mark
     try:
-        app(prog_name="pipestate")
+        try:
+            app(prog_name="pipestate")
+        finally:
+            sys.stdout.flush()
     except PipestateError as error:
         say(f"pipestate: {error}", err=True)
         raise SystemExit(error.exit_code) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more at exit
+        say(f"pipestate: cannot write the output: {error.strerror}", err=True)
+        raise SystemExit(3) from error

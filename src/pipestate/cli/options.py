@@ -39,7 +39,7 @@ RedisUrl = Annotated[
     typer.Option(
         "--redis-url",
         metavar="URL",
-        help="The queues' Redis; else REDIS_URL, or redis_url under [pipestate:queues] in alembic.ini.",
+        help="The queues' Redis; else REDIS_URL, or redis_url under \\[pipestate:queues] in alembic.ini.",
         show_default=False,
     ),
 ]
@@ -66,6 +66,14 @@ class Target:
 
     url: URL
     ini: Path
+
+    @property
+    def alembic(self) -> str:
+        """How to call Alembic for this project from here."""
+        if self.ini == Path("alembic.ini") or os.environ.get("ALEMBIC_CONFIG") == str(self.ini):
+            return "alembic"
+        shipped = self.ini == config.project_root() / "alembic.ini"
+        return 'alembic -c "$(pipestate --alembic-ini)"' if shipped else f"alembic -c {self.ini}"
 
     def revisions(self) -> Revisions:
         from pipestate.migrations.revisions import revisions_at

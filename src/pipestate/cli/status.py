@@ -26,7 +26,7 @@ def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config
     phases = find_phases([book for book in shelf.every(to.ini) if book.default], None)
     report = verify(to.url, phases, revisions)
     steps = plan_of(chain(to.ini), revisions, report)
-    advice = next_step(steps, report)
+    advice = next_step(steps, report, to.alembic)
     if json_:
         print_json(
             {
@@ -66,7 +66,8 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
         print_json({view.id: {"error": view.error, "rows": list(view.rows)} for view in views})
         return
     if not views:
-        say(f"nothing to show at revision {revisions.current or 'base'}: run alembic upgrade 0005 first")
+        at = revisions.current or "base"
+        say(f"nothing to show: no view applies at revision {at}. The next step: pipestate plan")
     print_views(views, console())
 
 

@@ -17,9 +17,13 @@ from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
 
 END_OF_READING = "PSTRO"
+ABSENT = (
+    "revision {revision} locks {table}, which does not exist: mend the name in `lock`, "
+    "or write may_be_gone=True where that is right"
+)
 
 
-def write(asked: Sequence[Asked], tables: Sequence[str]) -> None:
+def write(asked: Sequence[Asked], tables: Sequence[str], *, may_be_gone: bool = False) -> None:
     """Emit the block; where the tables hold no rows it does nothing."""
     blocking = [each for each in asked if each.skipped is None and each.check.level is Level.BLOCK]
     if not blocking:
@@ -32,7 +36,7 @@ def write(asked: Sequence[Asked], tables: Sequence[str]) -> None:
     )
     checks = "\n".join(_check(each) for each in blocking)
     sql.do(
-        f"""{_unless_empty(tables)}  BEGIN
+        f"""{_unless_empty(tables, may_be_gone=may_be_gone)}  BEGIN
     PERFORM set_config('transaction_read_only', 'on', true);
 {checks}
     RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}', MESSAGE = 'end of reading';
@@ -46,11 +50,15 @@ def write(asked: Sequence[Asked], tables: Sequence[str]) -> None:
     )
 
 
-def _unless_empty(tables: Sequence[str]) -> str:
+def _unless_empty(tables: Sequence[str], *, may_be_gone: bool) -> str:
     if not tables:
         return ""
+    message = ABSENT.replace("{revision}", sql.current_revision())
+    refuse = (
+        f"    IF to_regclass(t) IS NULL THEN\n      {sql.refusal(message, {'table': 't'})}\n    END IF;\n"
+    )
     return f"""  FOREACH t IN ARRAY ARRAY[{sql.literals(sql.name(table) for table in tables)}] LOOP
-    IF to_regclass(t) IS NOT NULL AND NOT filled THEN
+{"" if may_be_gone else refuse}    IF to_regclass(t) IS NOT NULL AND NOT filled THEN
       EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
     END IF;
   END LOOP;

@@ -26,7 +26,7 @@ def closing_line(report: Report) -> str:
     """Which gate is open, and what to do next."""
     if not report.ran:
         at = report.database.revision or "base"
-        return f"Nothing was checked: no phase applies at revision {at}."
+        return f"Nothing was checked: no phase applies at revision {at}. The next step: pipestate plan"
     closed = [
         f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
     ]
