@@ -1,5 +1,6 @@
 """`pipestate backfill`: what stood still in OCR gets counters from the storage directory."""
 
+import gc
 from datetime import timedelta
 from typing import Annotated
 
@@ -36,6 +37,7 @@ def backfill(
     require_threshold(threshold_hours)
     library.require_batch_size(batch_size)
     storage = open_storage(storage_dir)
+    gc.disable()  # a plan may have a million small values, and each of them outlives the collector
     with progress("counting") as counting:
         plan = library.plan(to.url, storage, threshold=timedelta(hours=threshold_hours), on_progress=counting)
     moves = plan.moves

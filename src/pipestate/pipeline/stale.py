@@ -15,7 +15,7 @@ from pipestate.errors import ConfigError
 from pipestate.schema import sites
 from pipestate.schema.legacy import site_progress
 
-PAGE = 20_000
+PAGE = 50_000
 NEEDED = ("current_stage", "ocr_total", "ocr_completed", "ocr_failed", "coordinator_enqueued", "updated_at")
 
 # `{age}` is the threshold in seconds, a number of ours: these go to the driver as they stand.

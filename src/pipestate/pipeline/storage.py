@@ -39,7 +39,7 @@ class Documents:
 
     @property
     def total(self) -> int:
-        return len(self.pdfs) + len(self.texts) - sum(map(self.pdfs.__contains__, self.texts))
+        return len(self.pdfs) + len(self.texts.difference(self.pdfs))
 
     @property
     def completed(self) -> int:
