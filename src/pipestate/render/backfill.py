@@ -8,7 +8,7 @@ from pipestate.pipeline.moves import Move, Outcome
 from pipestate.render.text import clean
 from pipestate.words import many
 
-LINES = 20
+LINES = 10
 
 
 def as_lines(moves: Sequence[Move], *, dry_run: bool) -> list[str]:
