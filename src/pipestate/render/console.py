@@ -104,7 +104,7 @@ def evidence_table(
         table.add_row(*(_value(row.get(column)) for column in fitting))
     if len(shown) == len(rows):
         return table
-    return Group(table, Text(f"and {len(rows) - len(shown)} more: --format json shows them", "dim"))
+    return Group(table, Text(f"and {len(rows) - len(shown)} more: --json shows them", "dim"))
 
 
 def fit(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
