@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from alembics import Chain
 from bed import Database, Postgres, Sqlite, postgres_server, redis_server
 from legacy import fill_legacy
+from queue_scene import Scene
 
 for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
     os.environ.pop(name, None)
@@ -102,3 +104,17 @@ def sqlite_database(sqlite: Sqlite) -> Iterator[Database]:
 def project(tmp_path: Path) -> Path:
     """An empty directory to be another project in."""
     return tmp_path
+
+
+@pytest.fixture
+def queues_url(redis_url: str) -> str:
+    """A database of Redis to itself."""
+    return redis_url.rpartition("/")[0] + "/9"
+
+
+@pytest.fixture
+def scene(queues_url: str) -> Iterator[Scene]:
+    with Redis.from_url(queues_url) as redis:
+        redis.flushdb()
+        yield Scene(redis)
+        redis.flushdb()

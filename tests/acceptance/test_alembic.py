@@ -1,5 +1,6 @@
 """Alembic as a DBA types it: exit codes, one clear sentence, no traceback, no password."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -132,13 +133,15 @@ def test_ctrl_c_while_waiting_for_a_lock(pg_legacy: Chain) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # What runs in the background of a shell ignores Ctrl-C, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LOCK TABLE%' AND state = 'active'"
         for _ in range(200):
             if pg_legacy.database.value(f"{waiting} AND pid <> pg_backend_pid()"):
                 break
             time.sleep(0.05)
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode != 0
     assert "Traceback" not in err

@@ -3,12 +3,11 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from redis import Redis
 
 from alembics import Chain
 from bed import Database
@@ -28,24 +27,11 @@ Command = Callable[..., Done]
 
 
 @pytest.fixture
-def url(redis_url: str) -> str:
-    return redis_url.rpartition("/")[0] + "/9"
-
-
-@pytest.fixture
-def scene(url: str) -> Iterator[Scene]:
-    with Redis.from_url(url) as redis:
-        redis.flushdb()
-        yield Scene(redis)
-        redis.flushdb()
-
-
-@pytest.fixture
 def pipestate(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    queues_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REDIS_URL", url)
+    monkeypatch.setenv("REDIS_URL", queues_url)
 
     def run(*arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["pipestate", *arguments])
@@ -185,13 +171,13 @@ def test_a_password_that_is_not_encoded_is_not_taken_for_a_host(pipestate: Comma
     assert "12" not in done.err
 
 
-def test_a_wrong_password_is_not_repeated(scene: Scene, pipestate: Command, url: str) -> None:
-    done = pipestate("queues", "show", "--redis-url", url.replace("//", f"//nobody:{SECRET}@"))
+def test_a_wrong_password_is_not_repeated(scene: Scene, pipestate: Command, queues_url: str) -> None:
+    done = pipestate("queues", "show", "--redis-url", queues_url.replace("//", f"//nobody:{SECRET}@"))
     assert done.code == 3
     assert "password" in done.err
 
 
-def test_a_user_who_may_not_delete(scene: Scene, pipestate: Command, url: str, tmp_path: Path) -> None:
+def test_a_user_who_may_not_delete(scene: Scene, pipestate: Command, queues_url: str, tmp_path: Path) -> None:
     scene.fail_many(2)
     scene.redis.acl_setuser(
         "looker",
@@ -202,7 +188,7 @@ def test_a_user_who_may_not_delete(scene: Scene, pipestate: Command, url: str, t
         commands=["+select"],
     )
     try:
-        limited = url.replace("//", f"//looker:{SECRET}@")
+        limited = queues_url.replace("//", f"//looker:{SECRET}@")
         assert pipestate("queues", "show", "--redis-url", limited).code == 0
         done = pipestate("queues", "clear", "--redis-url", limited)
     finally:

@@ -105,7 +105,8 @@ def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, 
 
 def test_the_demo_runs_from_the_wheel_and_leaves_its_servers_if_asked_to(installed: Installed) -> None:
     """Nobody is there to press a key, so it does not wait for one."""
-    printed = installed.must("pipestate demo --keep --pause < /dev/null")
+    production = "postgresql://app@127.0.0.1:1/production"  # whoever asks it for anything fails
+    printed = installed.must("pipestate demo --keep --pause < /dev/null", PIPESTATE_DATABASE_URL=production)
     for line in (
         "$ pipestate backfill --dry-run",
         "Would migrate 105 sites",

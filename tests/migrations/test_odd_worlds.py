@@ -214,9 +214,8 @@ def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_bac
     ]
 
 
-def test_a_contract_that_is_given_up_leaves_no_triggers_behind(
-    pg: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def killed_before_the_columns_go(pg: Database, monkeypatch: pytest.MonkeyPatch) -> Chain:
+    """0007 has copied the values and set its triggers, and has dropped nothing."""
     pg.run(SITES, SITE_PROGRESS, *ROWS)
     chain = Chain(pg)
     chain.contract("0006")
@@ -224,6 +223,13 @@ def test_a_contract_that_is_given_up_leaves_no_triggers_behind(
         patch.setattr("pipestate.migrations.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
         with pytest.raises(MigrationError, match="killed"):
             chain.upgrade("head")
+    return chain
+
+
+def test_a_contract_that_is_given_up_leaves_no_triggers_behind(
+    pg: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = killed_before_the_columns_go(pg, monkeypatch)
     assert pg.value("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pipestate%'") == 2
     before = pg.rows(VALUES)
     chain.downgrade("0005")
@@ -319,13 +325,7 @@ def test_a_computed_legacy_column_is_refused_before_anything_is_dropped(pg: Data
 def test_who_writes_as_a_replica_is_seen_while_the_columns_are_archived(
     pg: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pg.run(SITES, SITE_PROGRESS, *ROWS)
-    chain = Chain(pg)
-    chain.contract("0006")
-    with monkeypatch.context() as patch:
-        patch.setattr("pipestate.migrations.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
-        with pytest.raises(MigrationError, match="killed"):
-            chain.upgrade("head")
+    killed_before_the_columns_go(pg, monkeypatch)
     pg.run("SET session_replication_role = replica", "UPDATE sites SET status = 'new' WHERE subdomain = 'a'")
     assert pg.value("SELECT status FROM pipestate_archive.sites_columns WHERE subdomain = 'a'") == "new"
 

@@ -32,7 +32,8 @@ def console() -> "Console":
 
     if sys.stdout.isatty():
         return Console(highlight=False)
-    return Console(highlight=False, soft_wrap=True, width=int(os.environ.get("COLUMNS") or LOG_WIDTH))
+    columns = os.environ.get("COLUMNS", "")
+    return Console(highlight=False, soft_wrap=True, width=int(columns) if columns.isdigit() else LOG_WIDTH)
 
 
 def say(sentence: str, *, err: bool = False) -> None:

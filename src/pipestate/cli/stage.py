@@ -56,9 +56,10 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
+        """Over the caller's own: PIPESTATE_DATABASE_URL, which may name production, outranks DATABASE_URL."""
         root = project_root()
         names = {
-            "DATABASE_URL": self.database,
+            "PIPESTATE_DATABASE_URL": self.database,
             "STORAGE_DIR": str(self.storage),
             "ALEMBIC_CONFIG": str(root / "alembic.ini"),
             "PYTHONPATH": str(root / "examples"),

@@ -29,7 +29,7 @@ from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.recovery import Action, Step, World, plan_site
 from pipestate.pipeline.statements import SQLITE
 from pipestate.pipeline.storage import Storage, StorageError
-from pipestate.pipeline.stuck import THRESHOLD_HOURS, StuckSite, find_site, find_stuck, version_of_row
+from pipestate.pipeline.stuck import THRESHOLD_HOURS, StuckSite, find_stuck, version_of_row
 from pipestate.pipeline.truncate import error_text
 from pipestate.pipeline.wiring import Wiring
 from pipestate.schema import pipeline_claim, pipeline_job, sites
@@ -109,11 +109,7 @@ def find(conn: Connection, hours: float, site: str | None) -> list[StuckSite]:
     """The stuck sites, or that one if it is stuck."""
     if not inspect(conn).has_table(pipeline_claim.name):
         raise ConfigError("this database has no counters yet: run alembic upgrade 0005 first")
-    stuck = find_stuck(conn, hours)
-    if site is None:
-        return stuck
-    find_site(conn, site)
-    return [found for found in stuck if found.subdomain == site]
+    return find_stuck(conn, hours, site)
 
 
 def _plan(site: StuckSite, world: World) -> Step:

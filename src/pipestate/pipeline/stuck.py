@@ -67,11 +67,8 @@ def is_stuck(dialect: str, hours: float) -> ColumnElement[bool]:
     limit: ColumnElement[Any] = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600)
     if dialect == "sqlite":
         touched, limit = func.julianday(touched), func.julianday("now") - hours / 24
-    return and_(is_moving(), or_(touched.is_(None), touched < limit))
-
-
-def is_moving() -> ColumnElement[bool]:
-    return and_(sites.c.current_stage.is_not(None), sites.c.current_stage != COMPLETED)
+    stage = sites.c.current_stage
+    return and_(stage.is_not(None), stage != COMPLETED, or_(touched.is_(None), touched < limit))
 
 
 def version_of_row() -> ColumnElement[str]:
@@ -79,16 +76,16 @@ def version_of_row() -> ColumnElement[str]:
     return cast(sites.c.updated_at, String)
 
 
-def find_stuck(conn: Connection, hours: float = THRESHOLD_HOURS) -> list[StuckSite]:
-    """All stuck sites, longest first."""
-    return _read(conn, is_stuck(conn.dialect.name, hours))
-
-
-def find_site(conn: Connection, subdomain: str) -> StuckSite | None:
-    """That site, stuck or not; None when it is in no stage that could be stuck."""
+def find_stuck(
+    conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
+) -> list[StuckSite]:
+    """All stuck sites, longest first; or that one, if it is stuck."""
+    stuck = is_stuck(conn.dialect.name, hours)
+    if subdomain is None:
+        return _read(conn, stuck)
     if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
         raise UnknownSite(subdomain)
-    return next(iter(_read(conn, and_(sites.c.subdomain == subdomain, is_moving()))), None)
+    return _read(conn, and_(stuck, sites.c.subdomain == subdomain))
 
 
 def require_threshold(hours: float) -> None:

@@ -1,24 +1,20 @@
 """Counters and the coordinator's claim, on both engines: what the source documents got wrong, by name."""
 
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import InternalError, OperationalError
 
-from alembics import Chain
-from bed import Database, Postgres, Sqlite
+from bed import Database
+from counted_site import SITE, claims, everything, site, wait_for_locks
 from pipestate.pipeline import (
     STAGES,
     InvalidJobs,
     JobOutcome,
     StageNotStarted,
-    StageRunning,
     UnknownSite,
     UnknownStage,
-    WrongTransition,
     advance_stage,
     claim_coordinator_enqueue,
     finish_job,
@@ -27,50 +23,6 @@ from pipestate.pipeline import (
     initialize_stage,
     should_trigger_coordinator,
 )
-
-SITE = "a.gov"
-
-
-def fill(database: Database) -> None:
-    Chain(database).upgrade("0005")
-    database.run(f"INSERT INTO sites (subdomain) VALUES ('{SITE}'), ('b.gov')")
-
-
-@pytest.fixture
-def sites(bed: Postgres | Sqlite) -> Iterator[Database]:
-    database = bed.copy_of("counters", fill)
-    yield database
-    bed.drop(database)
-
-
-@pytest.fixture
-def pg_sites(postgres: Postgres) -> Iterator[Database]:
-    database = postgres.copy_of("counters", fill)
-    yield database
-    postgres.drop(database)
-
-
-@pytest.fixture
-def conn(sites: Database) -> Iterator[Connection]:
-    with sites.begin() as connection:
-        yield connection
-
-
-def site(conn: Connection, *columns: str) -> tuple[object, ...]:
-    query = f"SELECT {', '.join(columns)} FROM sites WHERE subdomain = '{SITE}'"
-    return tuple(conn.exec_driver_sql(query).one())
-
-
-def claims(conn: Connection) -> list[tuple[object, ...]]:
-    rows = conn.exec_driver_sql("SELECT subdomain, stage, attempts FROM pipeline_claim ORDER BY 1")
-    return [tuple(row) for row in rows]
-
-
-def everything(conn: Connection) -> list[object]:
-    tables = ("sites", "pipeline_job", "pipeline_claim")
-    return [
-        tuple(row) for table in tables for row in conn.exec_driver_sql(f"SELECT * FROM {table} ORDER BY 1")
-    ]
 
 
 def test_the_last_job_claims_and_no_other(conn: Connection) -> None:
@@ -103,25 +55,6 @@ def test_a_job_before_its_stage_is_an_error_and_not_a_lost_count(conn: Connectio
         with pytest.raises(StageNotStarted, match=r"initialize_stage or advance_stage before"):
             finish()
     assert everything(conn) == before
-
-
-def test_a_running_stage_is_not_reset_without_restart(conn: Connection) -> None:
-    initialize_stage(conn, SITE, "ocr", 3)
-    finish_job(conn, SITE, "ocr", job_key="k")
-    before = everything(conn)
-    with pytest.raises(StageRunning) as caught:
-        initialize_stage(conn, SITE, "ocr", 5)
-    assert (caught.value.completed, caught.value.failed, caught.value.total) == (1, 0, 3)
-    assert everything(conn) == before
-    initialize_stage(conn, SITE, "ocr", 2, restart=True)
-    assert finish_job(conn, SITE, "ocr", job_key="k") == (1, 0, 2, False)
-
-
-def test_a_stage_whose_coordinator_is_claimed_is_not_reset_either(conn: Connection) -> None:
-    initialize_stage(conn, SITE, "ocr", 1)
-    assert finish_job(conn, SITE, "ocr").claimed
-    with pytest.raises(StageRunning):
-        initialize_stage(conn, SITE, "ocr", 1)
 
 
 def test_two_last_jobs_make_one_claim_even_after_the_first_coordinator_moved_on(conn: Connection) -> None:
@@ -192,16 +125,6 @@ def test_nothing_counted_is_not_ready(conn: Connection) -> None:
     assert not claim_coordinator_enqueue(conn, SITE)
 
 
-def test_a_stage_without_jobs_claims_at_once(conn: Connection) -> None:
-    assert initialize_stage(conn, SITE, "ocr", 0) is True
-    assert claims(conn) == [(SITE, "ocr", 1)]
-    assert not claim_coordinator_enqueue(conn, SITE)
-    assert advance_stage(conn, SITE, to="extraction", totals={"compilation": 0, "extraction": 0}) is True
-    assert claims(conn) == [(SITE, "extraction", 1)]
-    assert advance_stage(conn, SITE, to="deploy", totals={"deploy": 1}) is False
-    assert claims(conn) == []
-
-
 def test_unknown_stages_and_sites_are_errors_and_nothing_is_written(conn: Connection) -> None:
     initialize_stage(conn, SITE, "ocr", 3)
     before = everything(conn)
@@ -250,69 +173,6 @@ def test_numbers_and_keys_that_cannot_be_are_refused(conn: Connection) -> None:
     assert everything(conn) == before
 
 
-def test_every_stage_moves_through_the_same_transition_up_to_completed(conn: Connection) -> None:
-    initialize_stage(conn, SITE, "fetch", 1)
-    assert finish_job(conn, SITE, "fetch").claimed
-    advance_stage(conn, SITE, to="ocr", totals={"ocr": 2})
-    assert not finish_job(conn, SITE, "ocr").claimed
-    assert finish_job(conn, SITE, "ocr").claimed
-    advance_stage(conn, SITE, to="extraction", totals={"compilation": 1, "extraction": 1})
-    assert site(conn, "current_stage", "compilation_total", "extraction_total") == ("extraction", 1, 1)
-    assert not finish_job(conn, SITE, "compilation").claimed
-    assert not should_trigger_coordinator(conn, SITE, "compilation")
-    assert finish_job(conn, SITE, "extraction", error="no entities").claimed
-    advance_stage(conn, SITE, to="deploy", totals={"deploy": 1})
-    assert finish_job(conn, SITE, "deploy").claimed
-    advance_stage(conn, SITE, to="completed", totals={})
-    assert site(conn, "current_stage", "coordinator_enqueued", "ocr_completed") == ("completed", False, 2)
-    assert claims(conn) == []
-
-
-def test_a_second_round_starts_from_zero(conn: Connection) -> None:
-    for _ in range(2):
-        initialize_stage(conn, SITE, "fetch", 1)
-        assert finish_job(conn, SITE, "fetch", job_key="f").claimed
-        advance_stage(conn, SITE, to="ocr", totals={"ocr": 1})
-        assert finish_job(conn, SITE, "ocr", job_key="o", error="broken") == (0, 1, 1, True)
-        advance_stage(conn, SITE, to="compilation", totals={"compilation": 1, "extraction": 3})
-        advance_stage(conn, SITE, to="completed", totals={})
-    initialize_stage(conn, SITE, "compilation", 1)
-    assert site(conn, "extraction_total") == (0,), "what was abandoned must not hold up this round"
-    assert finish_job(conn, SITE, "compilation").claimed
-
-
-def test_a_coordinator_that_runs_twice_moves_the_site_once(conn: Connection) -> None:
-    initialize_stage(conn, SITE, "ocr", 1)
-    finish_job(conn, SITE, "ocr")
-    advance_stage(conn, SITE, to="extraction", totals={"compilation": 1, "extraction": 1})
-    finish_job(conn, SITE, "compilation")
-    before = everything(conn)
-    with pytest.raises(StageRunning):
-        advance_stage(conn, SITE, to="extraction", totals={"compilation": 1, "extraction": 1})
-    with pytest.raises(WrongTransition) as caught:
-        advance_stage(conn, SITE, to="ocr", totals={"ocr": 1})
-    assert (caught.value.current, caught.value.to) == ("extraction", "ocr")
-    assert everything(conn) == before
-    advance_stage(conn, SITE, to="completed")
-    with pytest.raises(WrongTransition, match="is at completed"):
-        advance_stage(conn, SITE, to="completed")
-
-
-def test_a_stage_without_jobs_is_not_claimed_again_by_a_coordinator_that_runs_twice(conn: Connection) -> None:
-    initialize_stage(conn, SITE, "extraction", 0)
-    assert advance_stage(conn, SITE, to="deploy", totals={"deploy": 0})
-    with pytest.raises(StageRunning):
-        advance_stage(conn, SITE, to="deploy", totals={"deploy": 0})
-
-
-def test_compilation_and_extraction_may_also_follow_each_other(conn: Connection) -> None:
-    initialize_stage(conn, SITE, "compilation", 1)
-    assert finish_job(conn, SITE, "compilation").claimed
-    advance_stage(conn, SITE, to="extraction", totals={"extraction": 1})
-    assert site(conn, "compilation_completed", "compilation_total") == (1, 1)
-    assert finish_job(conn, SITE, "extraction").claimed
-
-
 def test_a_late_job_of_a_past_stage_counts_and_claims_nothing(conn: Connection) -> None:
     initialize_stage(conn, SITE, "ocr", 1)
     finish_job(conn, SITE, "ocr")
@@ -320,30 +180,6 @@ def test_a_late_job_of_a_past_stage_counts_and_claims_nothing(conn: Connection) 
     assert finish_job(conn, SITE, "ocr") == JobOutcome(2, 0, 1, False)
     assert site(conn, "current_stage", "coordinator_enqueued") == ("deploy", False)
     assert finish_job(conn, SITE, "deploy").claimed
-
-
-def test_times_are_kept_true(sites: Database) -> None:
-    def times() -> tuple[object, ...]:
-        with sites.begin() as conn:
-            return site(conn, "started_at", "updated_at")
-
-    with sites.begin() as conn:
-        initialize_stage(conn, SITE, "fetch", 1)
-    first = times()
-    assert None not in first
-    threading.Event().wait(0.005)
-    with sites.begin() as conn:
-        finish_job(conn, SITE, "fetch", job_key="k")
-    second = times()
-    assert second[0] == first[0]
-    assert str(second[1]) > str(first[1])
-    with sites.begin() as conn:
-        finish_job(conn, SITE, "fetch", job_key="k")
-    assert times() == second, "a redelivered job is no sign of life"
-    threading.Event().wait(0.005)
-    with sites.begin() as conn:
-        advance_stage(conn, SITE, to="ocr", totals={"ocr": 1})
-    assert str(times()[0]) > str(second[0])
 
 
 def test_the_clock_is_the_servers_in_utc(sites: Database) -> None:
@@ -457,32 +293,6 @@ def test_a_job_that_waited_for_a_restart_counts_in_the_new_run(pg_sites: Databas
         restart.commit()
         assert job.result(20) == (1, 0, 1, True)
     restart.close()
-
-
-def test_of_two_that_start_a_stage_one_is_told(pg_sites: Database) -> None:
-    first = pg_sites.engine.connect()
-    initialize_stage(first, SITE, "ocr", 1)
-
-    def second() -> None:
-        with pg_sites.begin() as conn:
-            initialize_stage(conn, SITE, "ocr", 9)
-
-    with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(second)
-        wait_for_locks(pg_sites, 1)
-        first.commit()
-        with pytest.raises(StageRunning):
-            job.result(20)
-    first.close()
-
-
-def wait_for_locks(database: Database, number: int) -> None:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    for _ in range(400):
-        if database.value(query) == number:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError(f"{number} sessions never waited")
 
 
 def test_a_driver_error_is_sqlalchemys_and_a_lost_connection_leaves_the_pool(pg_sites: Database) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -33,19 +32,6 @@ NOTHING = {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
 
 
 @pytest.fixture
-def url(redis_url: str) -> str:
-    return redis_url.rpartition("/")[0] + "/9"
-
-
-@pytest.fixture
-def scene(url: str) -> Iterator[Scene]:
-    with Redis.from_url(url) as redis:
-        redis.flushdb()
-        yield Scene(redis)
-        redis.flushdb()
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "cleared.jsonl"
 
@@ -62,25 +48,25 @@ def prepared(scene: Scene, file: Path) -> Export:
     return export(scene.redis, plan_clearing(scene.redis, Wiring()), file)
 
 
-def test_the_scene_of_the_runbook(scene: Scene, url: str, file: Path) -> None:
+def test_the_scene_of_the_runbook(scene: Scene, queues_url: str, file: Path) -> None:
     waiting, *_ = scene.bystanders()
     before = contents(scene.redis)
     ran = [scene.run(), scene.run()]
     failed = ran + scene.fail_many(2693)
     for site in range(82):
         scene.defer(on=[waiting, *failed[site * 30 : site * 30 + 3]])
-    assert counts(url) == {"deferred_coordinators": 82.0, "failed_ocr_jobs": 2695.0}
+    assert counts(queues_url) == {"deferred_coordinators": 82.0, "failed_ocr_jobs": 2695.0}
 
     cleared = clear_all(scene.redis, file)
 
     assert cleared == Cleared(Figures(82, 2695, 0))
     assert contents(scene.redis) == before, "as if they had never been, and the others as they were"
-    assert counts(url) == NOTHING
+    assert counts(queues_url) == NOTHING
     assert len({line["id"] for line in lines(file)}) == 82 + 2695
     assert plan_clearing(scene.redis, Wiring()) == ()
 
 
-def test_planning_changes_nothing(scene: Scene, url: str) -> None:
+def test_planning_changes_nothing(scene: Scene, queues_url: str) -> None:
     scene.bystanders()
     jobs = scene.fail_many(3)
     scene.defer(on=jobs)
@@ -88,11 +74,11 @@ def test_planning_changes_nothing(scene: Scene, url: str) -> None:
     scene.redis.zadd("rq:failed:ocr", {jobs[0].id: 1.0})
     before = contents(scene.redis)
     assert figures(plan_clearing(scene.redis, Wiring())) == Figures(1, 3, 0)
-    counts(url)
+    counts(queues_url)
     assert contents(scene.redis) == before
 
 
-def test_ids_whose_job_is_gone_go_as_well(scene: Scene, url: str, file: Path) -> None:
+def test_ids_whose_job_is_gone_go_as_well(scene: Scene, queues_url: str, file: Path) -> None:
     scene.bystanders()
     before = contents(scene.redis)
     (failed,) = scene.fail_many(1)
@@ -100,7 +86,7 @@ def test_ids_whose_job_is_gone_go_as_well(scene: Scene, url: str, file: Path) ->
     scene.redis.delete(failed.key, deferred.key)
     (half,) = scene.fail_many(1)
     scene.redis.hdel(half.key, "data")  # what a late heartbeat leaves: RQ finds no job in it
-    assert counts(url) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
+    assert counts(queues_url) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
     assert clear_all(scene.redis, file).deleted == Figures(0, 0, 3)
     assert contents(scene.redis) == before
     assert [line["dangling"] for line in lines(file)] == [True] * 3
@@ -116,23 +102,23 @@ def test_a_dangling_id_whose_job_comes_back_is_left(scene: Scene, file: Path) ->
     assert Job.exists(job.id, scene.redis)
 
 
-def test_what_cannot_be_read_stays(scene: Scene, url: str, file: Path) -> None:
+def test_what_cannot_be_read_stays(scene: Scene, queues_url: str, file: Path) -> None:
     (job,) = scene.fail_many(1)
     scene.redis.hset(job.key, "data", b"\x80\x04 no pickle")
     before = contents(scene.redis)
     assert plan_clearing(scene.redis, Wiring()) == ()
     assert contents(scene.redis) == before
-    assert counts(url) == NOTHING
+    assert counts(queues_url) == NOTHING
 
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
 def test_a_job_that_has_moved_on_stays_although_a_registry_kept_its_id(
-    scene: Scene, url: str, status: JobStatus
+    scene: Scene, queues_url: str, status: JobStatus
 ) -> None:
     deferred = scene.defer(on=[scene.enqueue("ocr", OCR)])
     deferred.set_status(status)
     assert plan_clearing(scene.redis, Wiring()) == ()
-    assert counts(url) == NOTHING, "it is not deferred: the gate asks for what clear can clear"
+    assert counts(queues_url) == NOTHING, "it is not deferred: the gate asks for what clear can clear"
 
 
 def test_stopped_jobs_lie_among_the_failed_and_go(scene: Scene, file: Path) -> None:
@@ -165,15 +151,15 @@ def test_groups_and_runs_of_a_job_leave_nothing(scene: Scene, file: Path) -> Non
     assert contents(scene.redis) == before
 
 
-def test_other_names_for_queues_and_functions(url: str, scene: Scene, file: Path) -> None:
+def test_other_names_for_queues_and_functions(queues_url: str, scene: Scene, file: Path) -> None:
     other = Scene(scene.redis, ocr="scans", compilation="build")
     other.fail_many(2, "app.read_page")
     other.defer("app.pages_done", on=[other.enqueue("scans", "app.read_page")])
     scene.fail_many(1)
     wiring = Wiring({"ocr": Place("scans", "app.read_page")}, {"ocr": Place("build", "app.pages_done")})
-    assert counts(url, wiring) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
+    assert counts(queues_url, wiring) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
     assert clear_all(scene.redis, file, wiring).deleted == Figures(1, 2, 0)
-    assert counts(url) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
+    assert counts(queues_url) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
 
 
 def test_the_keys_are_those_of_rq(scene: Scene) -> None:
@@ -233,14 +219,14 @@ def test_a_job_that_changes_between_plan_and_export_is_not_in_the_file(scene: Sc
     assert clear(scene.redis, exported).changed == (back.id,)
 
 
-def test_two_at_once_delete_each_job_once(scene: Scene, url: str, tmp_path: Path) -> None:
+def test_two_at_once_delete_each_job_once(scene: Scene, queues_url: str, tmp_path: Path) -> None:
     scene.bystanders()
     before = contents(scene.redis)
     scene.fail_many(600)
     plan, start, found = plan_clearing(scene.redis, Wiring()), Barrier(2), []
 
     def one(name: str) -> None:
-        with Redis.from_url(url) as redis:
+        with Redis.from_url(queues_url) as redis:
             exported = export(redis, plan, tmp_path / "same.jsonl")
             start.wait(10)
             found.append(clear(redis, exported))
@@ -257,14 +243,14 @@ def test_two_at_once_delete_each_job_once(scene: Scene, url: str, tmp_path: Path
 
 
 def test_while_others_requeue_a_job_is_deleted_or_queued_never_both(
-    scene: Scene, url: str, file: Path, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, queues_url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = scene.fail_many(300)
     monkeypatch.setattr(queues, "CHUNK", 5)
     exported, start = prepared(scene, file), Barrier(2)
 
     def requeue() -> None:
-        with Redis.from_url(url) as redis:
+        with Redis.from_url(queues_url) as redis:
             start.wait(10)
             for job in reversed(jobs):
                 with suppress(InvalidJobOperation, NoSuchJobError):
