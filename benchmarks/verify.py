@@ -22,10 +22,10 @@ from pathlib import Path
 from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain, psql, run, upgrade
-from pipestate import shelf
+from pipestate.chain.revisions import revisions_at
 from pipestate.config import project_root
 from pipestate.embedded import embedded_server
-from pipestate.migrations.revisions import revisions_at
+from pipestate.runbook.find import find_runbooks
 from pipestate.runbook.model import Check
 from pipestate.verify.select import ask, find_phases
 from pipestate.verify.signoff import signoff_check
@@ -66,7 +66,7 @@ def same_sql(url: URL) -> list[str]:
         revisions = revisions_at(connection, Path(ini))
     asked = [
         each
-        for runbook, phase in find_phases(shelf.find([], ini), None)
+        for runbook, phase in find_phases(find_runbooks([], ini), None)
         for each in ask(runbook, phase, revisions, "postgresql")
         if each.skipped is None
     ]

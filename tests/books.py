@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from bed import Database
+from pipestate.chain.position import Position
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Runbook
 from pipestate.verify.report import Report
 from pipestate.verify.run import verify
-from pipestate.verify.select import Revisions, find_phases
+from pipestate.verify.select import find_phases
 
-NOWHERE = Revisions(frozenset(), frozenset(), None, None)
+NOWHERE = Position(frozenset(), frozenset(), None, None)
 
 
 def block(sql: str, *, check: str = "c", require: str = "x = 1", **directives: str) -> str:
@@ -31,5 +32,5 @@ def write(directory: Path, text: str, name: str = "book") -> Runbook:
     return load(path)
 
 
-def run(database: Database, runbook: Runbook, *, revisions: Revisions = NOWHERE, **options: object) -> Report:
+def run(database: Database, runbook: Runbook, *, revisions: Position = NOWHERE, **options: object) -> Report:
     return verify(database.url, find_phases([runbook], None), revisions, **options)  # type: ignore[arg-type]

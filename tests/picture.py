@@ -8,8 +8,8 @@ from rich.text import Text
 from sqlalchemy import create_engine
 
 from alembics import ROOT, run_alembic
-from pipestate import scene
 from pipestate.embedded import embedded_server
+from pipestate.pipeline.demo import scene
 from terminal import Typed, in_terminals
 
 PICTURE = ROOT / "docs" / "picture.svg"

@@ -20,7 +20,7 @@ FORKS.set_forkserver_preload(
         "programs",
         "alembic.config",
         "pipestate.cli.main",
-        "pipestate.migrations.environment",
+        "pipestate.environment.migrate",
         "pipestate.gate",
         "pipestate.pipeline.reconcile",
         "pipestate.render.console",

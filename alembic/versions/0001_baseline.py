@@ -12,10 +12,10 @@ Revises: (base)
 
 import sqlalchemy as sa
 
-from pipestate.migrations import create_table, drop_table, table_of
-from pipestate.migrations.adopt import Shape, refuse_contracted, refuse_wrong_shapes
-from pipestate.migrations.archive import drop_archive_if_empty
-from pipestate.migrations.objects import create_registry, drop_registry
+from pipestate.ddl import create_table, drop_table, table_of
+from pipestate.ddl.adopt import Shape, refuse_contracted, refuse_wrong_shapes
+from pipestate.ddl.archive import drop_archive_if_empty
+from pipestate.ddl.objects import create_registry, drop_registry
 
 revision = "0001"
 down_revision = None

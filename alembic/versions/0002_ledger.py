@@ -14,8 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.migrations import Index, create_table, drop_table, table_of
-from pipestate.migrations.objects import create_registry
+from pipestate.ddl import Index, create_table, drop_table, table_of
+from pipestate.ddl.objects import create_registry
 
 revision = "0002"
 down_revision = "0001"

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pipestate.migrations import (
+from pipestate.ddl import (
     Index,
     add_checks,
     add_columns,
@@ -29,8 +29,8 @@ from pipestate.migrations import (
     table_of,
     use_timestamptz,
 )
-from pipestate.migrations.columns import comment_column
-from pipestate.migrations.locks import lock_tables
+from pipestate.ddl.columns import comment_column
+from pipestate.ddl.locks import lock_tables
 
 revision = "0003"
 down_revision = "0002"

@@ -13,7 +13,7 @@ Revises: 0003
 
 import sqlalchemy as sa
 
-from pipestate.migrations import (
+from pipestate.ddl import (
     Index,
     KeyOf,
     add_checks,
@@ -28,8 +28,8 @@ from pipestate.migrations import (
     table_of,
     use_timestamptz,
 )
-from pipestate.migrations.adopt import Shape, refuse_wrong_shapes
-from pipestate.migrations.locks import lock_tables
+from pipestate.ddl.adopt import Shape, refuse_wrong_shapes
+from pipestate.ddl.locks import lock_tables
 
 revision = "0004"
 down_revision = "0003"

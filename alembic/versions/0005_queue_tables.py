@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.migrations import (
+from pipestate.ddl import (
     Index,
     KeyOf,
     add_checks,
@@ -34,9 +34,9 @@ from pipestate.migrations import (
     require_not_null,
     table_of,
 )
-from pipestate.migrations.adopt import Shape, refuse_wrong_shapes, set_default
-from pipestate.migrations.locks import lock_tables
-from pipestate.migrations.sql import is_sqlite
+from pipestate.ddl.adopt import Shape, refuse_wrong_shapes, set_default
+from pipestate.ddl.locks import lock_tables
+from pipestate.ddl.sql import is_sqlite
 
 revision = "0005"
 down_revision = "0004"

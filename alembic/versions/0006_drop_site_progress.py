@@ -13,11 +13,11 @@ Revises: 0005
 
 import sqlalchemy as sa
 
+from pipestate.ddl import archive_table, create_table, restore_table, table_of
+from pipestate.ddl.archive import forget_archived, note_absence, refresh_archived, require_archived
+from pipestate.ddl.column_archive import abandon_archived_columns
+from pipestate.ddl.force import force_reason
 from pipestate.gate import gate
-from pipestate.migrations import archive_table, create_table, restore_table, table_of
-from pipestate.migrations.archive import forget_archived, note_absence, refresh_archived, require_archived
-from pipestate.migrations.column_archive import abandon_archived_columns
-from pipestate.migrations.guard import force_reason
 
 revision = "0006"
 down_revision = "0005"

@@ -17,19 +17,19 @@ Revises: 0006
 
 import sqlalchemy as sa
 
-from pipestate.gate import gate, require
-from pipestate.migrations import add_columns, archive_columns, restore_columns, table_of
-from pipestate.migrations.archive import (
+from pipestate.ddl import add_columns, archive_columns, restore_columns, table_of
+from pipestate.ddl.archive import (
     changed_since_archived,
     forget_archived,
     note_absence,
     require_archived,
 )
-from pipestate.migrations.column_archive import drop_archived_columns, refuse_late_writes
-from pipestate.migrations.column_return import empty_copy
-from pipestate.migrations.guard import force_reason
-from pipestate.migrations.sql import is_sqlite
-from pipestate.migrations.tables import comment_table
+from pipestate.ddl.column_archive import drop_archived_columns, refuse_late_writes
+from pipestate.ddl.column_return import empty_copy
+from pipestate.ddl.force import force_reason
+from pipestate.ddl.sql import is_sqlite
+from pipestate.ddl.tables import comment_table
+from pipestate.gate import gate, require
 
 revision = "0007"
 down_revision = "0006"

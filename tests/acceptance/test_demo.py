@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate import embedded
-from pipestate.cli.demo import demo
+from pipestate.pipeline.demo.story import demo
 
 
 def test_without_redis_and_with_production_in_the_environment_it_stays_on_its_own_servers(

@@ -10,7 +10,7 @@ from redis import Redis
 from alembics import ROOT, Chain
 from bed import Database, Postgres
 from pages import Command, Shell
-from pipestate import scene
+from pipestate.pipeline.demo import scene
 from stuck_sites import Pipeline
 
 

@@ -17,7 +17,7 @@ from redis import Redis
 from alembics import ROOT, Chain
 from bed import Database, Sqlite
 from legacy import fill_legacy
-from pipestate import scene
+from pipestate.pipeline.demo import scene
 from stuck_sites import Pipeline
 from terminal import Typed, in_terminals, plain
 

@@ -15,7 +15,7 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
 from books import block, page
 from healthy import build_healthy, refresh
-from pipestate.migrations import MigrationError
+from pipestate.ddl import MigrationError
 from pipestate.render.machine import SCHEMA
 from programs import run_program
 from ready import make_ready

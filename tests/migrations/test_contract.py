@@ -6,9 +6,9 @@ import sqlalchemy as sa
 from alembics import Chain, dump
 from bed import Database, Postgres
 from legacy import everything_legacy
-from pipestate import gate
+from pipestate.ddl import MigrationError
 from pipestate.gate import GateClosed
-from pipestate.migrations import MigrationError
+from pipestate.gate import context as gate
 
 
 def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:
@@ -285,7 +285,7 @@ def test_a_new_site_between_copy_and_drop_is_archived_too(
 
 def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Have somebody write just before the columns are locked for the last time."""
-    from pipestate.migrations import lock_tables
+    from pipestate.ddl import lock_tables
 
     def write_then_lock(*tables: str, **options: object) -> None:
         if tables == ("sites",) and not options:

@@ -11,7 +11,7 @@ from alembic.operations import Operations
 
 from alembics import psql
 from bed import Database
-from pipestate.migrations import (
+from pipestate.ddl import (
     Index,
     KeyOf,
     add_checks,

@@ -3,7 +3,7 @@
 import pytest
 
 from alembics import Chain
-from pipestate.migrations import MigrationError
+from pipestate.ddl import MigrationError
 
 
 def make_invalid(chain: Chain, name: str, definition: str) -> None:

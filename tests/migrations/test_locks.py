@@ -13,8 +13,8 @@ from alembic.operations import Operations
 
 from alembics import ROOT, Chain
 from bed import Database
-from pipestate.migrations import MigrationError, lock_tables
-from pipestate.migrations.failure import OWN_SQLSTATE
+from pipestate.ddl import MigrationError, lock_tables
+from pipestate.ddl.failure import OWN_SQLSTATE
 
 
 def in_a_revision(connection: sa.Connection) -> AbstractContextManager[Operations]:
@@ -36,7 +36,7 @@ def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Cha
 
 
 def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipestate.migrations import columns, locks
+    from pipestate.ddl import columns, locks
 
     def impatient(*tables: str, **options: object) -> None:
         locks.lock_tables(*tables, patience_s=0.3, **options)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_current_and_history_do_not_queue(pg_chain: Chain) -> None:
 
 def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
-    from pipestate.migrations import environment
+    from pipestate.environment import migrate as environment
 
     step = environment._online_step
 

@@ -6,13 +6,13 @@ from alembic import command
 from alembics import ROOT, Chain, config_for, run_alembic
 from bed import Database
 from legacy import fill_legacy
-from pipestate import shelf
+from pipestate.chain.position import Position
+from pipestate.chain.revisions import revisions_at
 from pipestate.db import reader
+from pipestate.ddl import MigrationError
 from pipestate.gate import GateClosed
-from pipestate.migrations import MigrationError
-from pipestate.migrations.revisions import revisions_at
+from pipestate.runbook.find import find_runbooks
 from pipestate.verify.run import verify
-from pipestate.verify.select import Revisions
 
 SITES = """CREATE TABLE sites (subdomain varchar PRIMARY KEY, name varchar, status varchar,
     extraction_status varchar DEFAULT 'pending', last_updated varchar, last_deployed varchar, last_extracted varchar)"""
@@ -72,7 +72,7 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
         assert pg.value("SELECT count(status) FROM sites") == 2
         (report,) = [
             verify(owned.url, [(book, phase)], resolve_all(pg))
-            for book in shelf.find(["sites-consolidation"], ROOT / "alembic.ini")
+            for book in find_runbooks(["sites-consolidation"], ROOT / "alembic.ini")
             for phase in book.phases
             if phase.name == "readiness"
         ]
@@ -86,7 +86,7 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
         )
 
 
-def resolve_all(database: Database) -> Revisions:
+def resolve_all(database: Database) -> Position:
     with reader(database.url) as connection:
         return revisions_at(connection, ROOT / "alembic.ini")
 
@@ -220,7 +220,7 @@ def killed_before_the_columns_go(pg: Database, monkeypatch: pytest.MonkeyPatch) 
     chain = Chain(pg)
     chain.contract("0006")
     with monkeypatch.context() as patch:
-        patch.setattr("pipestate.migrations.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
+        patch.setattr("pipestate.ddl.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
         with pytest.raises(MigrationError, match="killed"):
             chain.upgrade("head")
     return chain

@@ -8,7 +8,7 @@ import pytest
 from alembics import Chain, dump, psql
 from bed import Database, Postgres
 from legacy import everything_legacy, fill_legacy
-from pipestate.migrations import MigrationError
+from pipestate.ddl import MigrationError
 from ready import make_ready
 
 FORCE = "force=a drill"

@@ -8,11 +8,11 @@ from pipestate.runbook.model import Runbook
 
 def _names(of: Callable[[Runbook], list[str]]) -> Callable[[str], list[str]]:
     def offer(incomplete: str) -> list[str]:
-        from pipestate import shelf
         from pipestate.cli.options import project_ini
+        from pipestate.runbook.find import every_runbook
 
         try:
-            found = [name for book in shelf.every(project_ini(None)) for name in of(book)]
+            found = [name for book in every_runbook(project_ini(None)) for name in of(book)]
         except PipestateError:
             return []
         return sorted({name for name in found if name.startswith(incomplete)})

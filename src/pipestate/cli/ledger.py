@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from pipestate import db
-from pipestate import ledger as book
 from pipestate.cli import complete
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, RedisUrl, redis, target
+from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
+from pipestate.ledger import record as book
+from pipestate.pipeline.cli.options import RedisUrl, redis
 from pipestate.render.machine import instant
 from pipestate.runbook.model import is_id
 
@@ -31,11 +32,11 @@ def attest(
 
     Example: pipestate attest backup-taken --by dba@example.com --note "s3://backups/2026-01-20"
     """
-    from pipestate import shelf
+    from pipestate.runbook.find import every_runbook
 
     to = target(database_url, config)
     known = {
-        check.id for runbook in shelf.every(to.ini) for phase in runbook.phases for check in phase.signoffs
+        check.id for runbook in every_runbook(to.ini) for phase in runbook.phases for check in phase.signoffs
     }
     if not is_id(name) or name not in known:
         there = f"there are {', '.join(sorted(known))}" if known else "none here has a sign-off"

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import backfill, ledger, purge, queues, reconcile, runbook, status, verify
-from pipestate.cli.demo import demo
+from pipestate.cli import ledger, purge, runbook, status, verify
 from pipestate.cli.output import say
 from pipestate.config import project_root
 from pipestate.errors import PipestateError
+from pipestate.pipeline.cli import backfill, queues, reconcile
+from pipestate.pipeline.demo.story import demo
 
 app = typer.Typer(
     help="Runbooks that run, and destructive migrations that wait for their gate.",

@@ -3,17 +3,14 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from sqlalchemy import URL
 
 from pipestate import config, db
+from pipestate.chain.position import Position
 from pipestate.errors import ConfigError
-from pipestate.verify.select import Revisions
-
-if TYPE_CHECKING:
-    from pipestate.pipeline.wiring import Wiring
 
 DatabaseUrl = Annotated[
     str | None,
@@ -34,29 +31,6 @@ Config = Annotated[
         show_default=False,
     ),
 ]
-RedisUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--redis-url",
-        metavar="URL",
-        help="The queues' Redis; else REDIS_URL, or redis_url under \\[pipestate:queues] in alembic.ini.",
-        show_default=False,
-    ),
-]
-StorageDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--storage-dir",
-        metavar="D",
-        help="Where the sites' files are; else STORAGE_DIR.",
-        show_default=False,
-        envvar="STORAGE_DIR",
-        show_envvar=False,
-    ),
-]
-ThresholdHours = Annotated[
-    float, typer.Option("--threshold-hours", metavar="H", help="Untouched for so long is stuck.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -75,8 +49,8 @@ class Target:
         shipped = self.ini == config.project_root() / "alembic.ini"
         return 'alembic -c "$(pipestate --alembic-ini)"' if shipped else f"alembic -c {self.ini}"
 
-    def revisions(self) -> Revisions:
-        from pipestate.migrations.revisions import revisions_at
+    def revisions(self) -> Position:
+        from pipestate.chain.revisions import revisions_at
 
         with db.reader(self.url) as connection:
             return revisions_at(connection, self.ini)
@@ -91,21 +65,6 @@ def project_ini(given: Path | None) -> Path:
         return _existing(named, "ALEMBIC_CONFIG")
     here = Path("alembic.ini")
     return here if here.is_file() else config.project_root() / "alembic.ini"
-
-
-def redis(given: str | None, wiring: "Wiring") -> str | None:
-    """The first of: the option, REDIS_URL, alembic.ini."""
-    return given or os.environ.get("REDIS_URL") or wiring.redis_url
-
-
-def require_redis(given: str | None, wiring: "Wiring") -> str:
-    url = redis(given, wiring)
-    if not url:
-        raise ConfigError(
-            "no Redis given: give --redis-url, or set REDIS_URL, "
-            "or redis_url under [pipestate:queues] in alembic.ini"
-        )
-    return url
 
 
 def _existing(path: Path, source: str) -> Path:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipestate.pipeline.progress import Progress, untold
+from pipestate.progress import Progress, untold
 
 BAR_EVERY_S = 0.1
 

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from pipestate import db
-from pipestate import purge as archive
 from pipestate.cli.options import Config, DatabaseUrl, target
 from pipestate.cli.output import say
+from pipestate.ddl import purge as archive
 from pipestate.render.machine import instant
 
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from pipestate import shelf
 from pipestate.cli import complete
 from pipestate.cli.options import Config, project_ini
 from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError
+from pipestate.plural import many
+from pipestate.runbook.find import find_runbooks, runbook_files
 from pipestate.runbook.lint import lint as lint_file
-from pipestate.words import many
 
 app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def lint(
 
     Example: pipestate runbook lint runbooks/sites-consolidation.md
     """
-    files = paths or shelf.files(project_ini(config))
+    files = paths or runbook_files(project_ini(config))
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
     findings = [finding for path in files for finding in lint_file(path)]
@@ -49,6 +49,6 @@ def show(
     """
     from rich.markdown import Markdown
 
-    (runbook,) = shelf.find([name], project_ini(config))
+    (runbook,) = find_runbooks([name], project_ini(config))
     screen = console()
     screen.print(Markdown(runbook.text.split("---\n", 2)[-1]) if screen.is_terminal else runbook.text)

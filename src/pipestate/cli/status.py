@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from pipestate import db, shelf
+from pipestate import db
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
-from pipestate.plan import Step, next_step, plan_of
+from pipestate.runbook.find import every_runbook
+from pipestate.verify.plan import Step, next_step, plan_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify
 from pipestate.verify.select import find_phases
 
@@ -18,12 +19,12 @@ def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config
     from rich.table import Table
     from rich.text import Text
 
-    from pipestate.migrations.revisions import chain
+    from pipestate.chain.revisions import chain
     from pipestate.render.console import GATES
 
     to = target(database_url, config)
     revisions = to.revisions()
-    phases = find_phases([book for book in shelf.every(to.ini) if book.default], None)
+    phases = find_phases([book for book in every_runbook(to.ini) if book.default], None)
     report = verify(to.url, phases, revisions)
     steps = plan_of(chain(to.ini), revisions, report)
     advice = next_step(steps, report, to.alembic)
@@ -58,7 +59,7 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
     from pipestate.render.views import print_views
 
     to = target(database_url, config)
-    phases = find_phases([book for book in shelf.every(to.ini) if book.default], None)
+    phases = find_phases([book for book in every_runbook(to.ini) if book.default], None)
     revisions = to.revisions()
     with db.reader(to.url) as connection:
         views = run_views(connection, phases, revisions, DEFAULT_TIMEOUT_S)

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from pipestate import db, ledger, shelf
+from pipestate import db
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
 from pipestate.cli.output import Format, put, show
 from pipestate.errors import PipestateError
+from pipestate.ledger import record as ledger
+from pipestate.runbook.find import every_runbook, find_runbooks
 from pipestate.runbook.model import Runbook
 from pipestate.verify.report import Report
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
@@ -59,7 +61,7 @@ def verify(
     to = target(database_url, config)
     chosen = Format.JSON if json_ else form
     with told_in_json(to, chosen, output):
-        books = shelf.find(runbooks or [], to.ini)
+        books = find_runbooks(runbooks or [], to.ini)
         if apply_migration:
             upgrade_ungated(to)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
@@ -86,7 +88,7 @@ def gate(
     runbook, slash, _ = phase.partition("/")
     chosen = Format.JSON if json_ else Format.CONSOLE
     with told_in_json(to, chosen):
-        books = shelf.find([runbook], to.ini) if slash else shelf.every(to.ini)
+        books = find_runbooks([runbook], to.ini) if slash else every_runbook(to.ini)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
     show(report, chosen, None)
     raise typer.Exit(report.exit_code)
@@ -112,7 +114,7 @@ def check(to: Target, books: list[Runbook], phase: str | None, *, timeout: float
 
 def upgrade_ungated(to: Target) -> None:
     """Up to the last revision that no phase gates; what it says goes to stderr."""
-    from pipestate.migrations.upgrade import upgrade_to_gate
+    from pipestate.environment.upgrade import upgrade_to_gate
 
-    gated = {revision for book in shelf.every(to.ini) for phase in book.phases for revision in phase.opens}
+    gated = {revision for book in every_runbook(to.ini) for phase in book.phases for revision in phase.opens}
     upgrade_to_gate(to.url, to.ini, gated)

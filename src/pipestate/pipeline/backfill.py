@@ -15,9 +15,9 @@ from pipestate.errors import ConfigError
 from pipestate.pipeline import batch, stale
 from pipestate.pipeline.moves import NO_DOCUMENTS, Move, Outcome, Plan, counts
 from pipestate.pipeline.plausible import Counted, Tally, require_known_sites
-from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.stuck import THRESHOLD_HOURS
+from pipestate.progress import Progress, untold
 
 __all__ = ["BATCH_SIZE", "THRESHOLD", "Move", "Outcome", "Plan", "apply", "plan"]
 

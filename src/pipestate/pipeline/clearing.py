@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.queues import Registry, State, in_the_way, registries
 from pipestate.pipeline.removal import Outcome, remove
 from pipestate.pipeline.wiring import Wiring
+from pipestate.progress import Progress, untold
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.queues import Kept, pages
 from pipestate.pipeline.rawjob import RawJob, as_line, read_jobs
+from pipestate.progress import Progress, untold
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -20,18 +20,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from pipestate import db, ledger
+from pipestate import db
 from pipestate.errors import ConfigError
+from pipestate.ledger import record as ledger
 from pipestate.pipeline.alone import alone
 from pipestate.pipeline.claims import forget_claim, record_claim
 from pipestate.pipeline.dispatch import HookFailed, alive, send
-from pipestate.pipeline.progress import Progress, untold
 from pipestate.pipeline.recovery import Action, Step, World, plan_site
 from pipestate.pipeline.statements import SQLITE
 from pipestate.pipeline.storage import Storage, StorageError
 from pipestate.pipeline.stuck import THRESHOLD_HOURS, StuckSite, find_stuck, version_of_row
 from pipestate.pipeline.truncate import error_text
 from pipestate.pipeline.wiring import Wiring
+from pipestate.progress import Progress, untold
 from pipestate.schema import pipeline_claim, pipeline_job, sites
 
 if TYPE_CHECKING:

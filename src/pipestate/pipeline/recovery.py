@@ -18,7 +18,7 @@ from pipestate.pipeline.dispatch import Alive, Parcel, missing_by_hook
 from pipestate.pipeline.storage import Documents, Storage
 from pipestate.pipeline.stuck import Counters, StuckSite
 from pipestate.pipeline.wiring import SECTION, Place, Wiring
-from pipestate.words import many
+from pipestate.plural import many
 
 # In a file name that is not UTF-8: no database takes them, so no job can have such a key.
 SURROGATES = re.compile(r"[\ud800-\udfff]")

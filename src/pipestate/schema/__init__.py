@@ -1,6 +1,6 @@
 """The schema at head, as SQLAlchemy Core tables: what `alembic check` compares and the pipeline uses.
 
-Revisions do not import this: it moves on, a revision does not. The legacy table and columns that the
+Position do not import this: it moves on, a revision does not. The legacy table and columns that the
 chain drops are in a MetaData of their own.
 """
 

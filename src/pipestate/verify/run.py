@@ -14,11 +14,12 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
+from pipestate.chain.position import Position
 from pipestate.config import shown
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, Row, judge
-from pipestate.verify.report import DatabaseInfo, PhaseReport, Report, RunbookReport, gate_of
-from pipestate.verify.select import Asked, Revisions, ask
+from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
+from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
 from pipestate.verify.values import Json, as_record
 from pipestate.verify.verdict import Outcome, Verdict
@@ -32,7 +33,7 @@ AS_WRITTEN = {"no_parameters": True}
 def verify(
     url: URL,
     phases: Sequence[tuple[Runbook, Phase]],
-    revisions: Revisions,
+    position: Position,
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
@@ -40,26 +41,26 @@ def verify(
     """Run the checks of these phases, read-only, on one snapshot."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
-    asked = [each for runbook, phase in phases for each in ask(runbook, phase, revisions, dialect)]
+    asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     with db.reader(url) as leader:
-        info = describe(leader, url, revisions)
+        info = describe(leader, url, position)
         verdicts = _run_all(leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs)
     duration = (time.perf_counter() - start) * 1000
-    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, revisions))
+    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position))
 
 
-def describe(connection: Connection, url: URL, revisions: Revisions) -> DatabaseInfo:
+def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
     dialect = connection.dialect.name
     query = "SELECT sqlite_version()" if dialect == "sqlite" else "SHOW server_version"
     version = str(connection.exec_driver_sql(query).scalar_one()).split()[0]
-    return DatabaseInfo(shown(url), dialect, version, revisions.current, revisions.head)
+    return DatabaseInfo(shown(url), dialect, version, position.current, position.head)
 
 
 def assemble(
     phases: Sequence[tuple[Runbook, Phase]],
     asked: Sequence[Asked],
     verdicts: Sequence[Verdict],
-    revisions: Revisions,
+    position: Position,
 ) -> tuple[RunbookReport, ...]:
     """Verdicts, in the order in which they were asked, back into phases and runbooks."""
     by_phase: dict[tuple[str, str], list[Verdict]] = {}
@@ -75,7 +76,7 @@ def assemble(
                 runbook.path,
                 runbook.sha256,
                 tuple(
-                    _phase_report(phase, tuple(by_phase.get((runbook.path, phase.name), ())), revisions)
+                    _phase_report(phase, tuple(by_phase.get((runbook.path, phase.name), ())), position)
                     for _, phase in pairs
                 ),
             )
@@ -83,9 +84,9 @@ def assemble(
     return tuple(reports)
 
 
-def _phase_report(phase: Phase, checks: tuple[Verdict, ...], revisions: Revisions) -> PhaseReport:
-    gate = revisions.place(phase.from_, phase.until) or gate_of(checks)
-    return PhaseReport(phase.name, gate, phase.opens, checks)
+def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position) -> PhaseReport:
+    place = position.place(phase.from_, phase.until)
+    return PhaseReport(phase.name, Gate(place) if place else gate_of(checks), phase.opens, checks)
 
 
 def _run_all(
@@ -147,7 +148,7 @@ class Shown:
 
 
 def run_views(
-    connection: Connection, phases: Sequence[tuple[Runbook, Phase]], revisions: Revisions, timeout_s: float
+    connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
 ) -> list[Shown]:
     """The views of the phases that have been reached."""
     shown_views: dict[str, Shown] = {}
@@ -155,7 +156,7 @@ def run_views(
         for view in phase.views_for(connection.dialect.name):
             # A view goes on after its phase: only its own `until` ends it.
             scopes = ((phase.from_, None), (view.from_, view.until))
-            if any(revisions.place(*scope) for scope in scopes) or view.id in shown_views:
+            if any(position.place(*scope) for scope in scopes) or view.id in shown_views:
                 continue
             try:
                 columns, rows = query(connection, view.sql, timeout_s, most=VIEW_ROWS)

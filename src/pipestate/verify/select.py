@@ -3,27 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipestate.chain.position import Place, Position
 from pipestate.errors import ConfigError
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
-from pipestate.verify.report import Gate
-
-
-@dataclass(frozen=True, slots=True)
-class Revisions:
-    """Where a database stands in its chain: all revisions, and those that have been applied."""
-
-    known: frozenset[str]
-    applied: frozenset[str]
-    current: str | None
-    head: str | None
-
-    def place(self, from_: str | None, until: str | None) -> Gate | None:
-        """AHEAD, PAST, or None where it applies."""
-        if until is not None and until in self.applied:
-            return Gate.PAST
-        if from_ is not None and from_ not in self.applied:
-            return Gate.AHEAD
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +41,35 @@ def address(runbook: Runbook, phase: Phase) -> str:
     return f"{runbook.name}/{phase.name}"
 
 
-def ask(runbook: Runbook, phase: Phase, revisions: Revisions, dialect: str) -> list[Asked]:
+def ask(runbook: Runbook, phase: Phase, position: Position, dialect: str) -> list[Asked]:
     """The phase's checks in order; each with the reason where it is skipped."""
-    _refuse_unknown_revisions(runbook, phase, revisions)
+    _refuse_unknown_revisions(runbook, phase, position)
     here = {check.id: check for check in phase.checks_for(dialect)}
     asked: dict[str, Asked] = {}
     for written in phase.checks:
         check = here.get(written.id, written)
-        why = _why_skipped(phase, check, revisions)
+        why = _why_skipped(phase, check, position)
         if written.id not in here:
             why = f"only on {written.dialect}"
         asked[written.id] = Asked(runbook, phase, check, why)
     return list(asked.values())
 
 
-def _why_skipped(phase: Phase, check: Check | SignOff, revisions: Revisions) -> str | None:
+def _why_skipped(phase: Phase, check: Check | SignOff, position: Position) -> str | None:
     for what, scope in (("its phase", phase), ("it", check)):
-        place = revisions.place(scope.from_, scope.until)
-        if place is Gate.AHEAD:
-            return (
-                f"{what} begins at revision {scope.from_}, the database is at {revisions.current or 'base'}"
-            )
-        if place is Gate.PAST:
-            return f"{what} ended at revision {scope.until}, the database is at {revisions.current}"
+        place = position.place(scope.from_, scope.until)
+        if place is Place.AHEAD:
+            return f"{what} begins at revision {scope.from_}, the database is at {position.current or 'base'}"
+        if place is Place.PAST:
+            return f"{what} ended at revision {scope.until}, the database is at {position.current}"
     return None
 
 
-def _refuse_unknown_revisions(runbook: Runbook, phase: Phase, revisions: Revisions) -> None:
+def _refuse_unknown_revisions(runbook: Runbook, phase: Phase, position: Position) -> None:
     named = {phase.from_, phase.until, *phase.opens}
     named |= {revision for check in phase.checks for revision in (check.from_, check.until)}
     unknown = sorted(
-        revision for revision in named if revision is not None and revision not in revisions.known
+        revision for revision in named if revision is not None and revision not in position.known
     )
     if unknown:
         raise ConfigError(

@@ -1,0 +1,1 @@
+"""Position, and where a database stands in them."""

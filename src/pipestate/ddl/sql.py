@@ -1,0 +1,218 @@
+"""How a revision's SQL reaches the database, or the script that `alembic upgrade --sql` writes.
+
+On PostgreSQL a helper says *when* something must be done and *what*, both in SQL, so that the same
+text runs online, in the revision's transaction, and offline, in the DBA's psql. Conditions are looked
+at on the server at the moment of the change: there is no second, weaker path for scripts.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from alembic import op
+from sqlalchemy import Dialect
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipestate.ddl.failure import OWN_SQLSTATE
+
+POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+SQLITE: Dialect = sqlite.dialect()
+_quote = POSTGRESQL.identifier_preparer.quote
+
+
+def name(dotted: str) -> str:
+    """An identifier, quoted where it must be; `schema.table` is two.
+
+    >>> name("archive.Order")
+    'archive."Order"'
+    """
+    return ".".join(_quote(part) for part in dotted.split("."))
+
+
+def quoted(identifier: str) -> str:
+    """One identifier, in quotes whatever it is.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def literal(value: str) -> str:
+    """
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + value.replace("'", "''") + "'"
+
+
+def literals(values: Iterable[str]) -> str:
+    return ", ".join(literal(value) for value in values)
+
+
+def regclass(table: str) -> str:
+    """The table as an expression: NULL where it does not exist."""
+    return f"to_regclass({literal(name(table))})"
+
+
+def as_type_of(attribute: str, expression: str) -> str:
+    """As an SQL expression: `expression`, which holds SQL, cast to the type of that row of pg_attribute.
+
+    A text that an enum does not have becomes NULL.
+    """
+    enum = "(SELECT e.enumlabel::text::%1$s FROM pg_enum e WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)"
+    return (
+        f"format(CASE WHEN (SELECT typtype = 'e' FROM pg_type WHERE oid = {attribute}.atttypid) "
+        f"THEN {literal(enum)} ELSE '(%3$s)::%1$s' END, "
+        f"format_type({attribute}.atttypid, NULL), {attribute}.atttypid::oid, {expression})"
+    )
+
+
+def dollar(body: str, tag: str) -> str:
+    """`body` between dollar quotes that it does not contain."""
+    while f"${tag}$" in body:
+        tag += "_"
+    return f"${tag}${body}${tag}$"
+
+
+def is_sqlite() -> bool:
+    return op.get_context().dialect.name == "sqlite"
+
+
+def is_offline() -> bool:
+    return op.get_context().as_sql
+
+
+def emit(statement: str) -> None:
+    """Run one statement as it is written; offline, write it.
+
+    Not through `op.execute`: that one reads `:name` as a parameter, and offline doubles every `%`.
+    """
+    context = op.get_context()
+    if context.as_sql:
+        context.impl.static_output(f"{statement.strip()};")
+    else:
+        op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def do(body: str, declare: str = "", *, why: str = "") -> None:
+    """Run a PL/pgSQL block; `why` is for the reader of a script."""
+    if why and is_offline():
+        op.get_context().impl.output_buffer.write(f"-- {why}\n")  # type: ignore[union-attr]
+    declare = f"DECLARE\n{declare}\n" if declare else ""
+    guard = _part_assertion() if is_offline() and in_autocommit() else ""
+    emit(f"DO {dollar(f'{chr(10)}{declare}BEGIN{chr(10)}{guard}{body}{chr(10)}END ', 'pipestate')}")
+
+
+def do_when(condition: str, *statements: str, why: str = "") -> None:
+    """Run the statements where the condition holds. They are looked at only then."""
+    body = "\n".join(f"  EXECUTE {dollar(statement, 'ddl')};" for statement in statements)
+    do(f"IF {condition} THEN\n{body}\nEND IF;", why=why)
+
+
+def refuse_when(condition: str, message: str, **values: str) -> None:
+    """Stop with the message where the condition holds; `{name}` in it is an SQL expression's value.
+
+    >>> refusal("x is {n}", {"n": "1 + 1"})
+    "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('x is %s', 1 + 1);"
+    """
+    do(f"IF {condition} THEN\n  {refusal(message, values)}\nEND IF;", why="a condition that must not hold")
+
+
+def refusal(message: str, values: dict[str, str] | None = None) -> str:
+    template = message.replace("%", "%%")
+    arguments = ""
+    for key, expression in (values or {}).items():
+        template = template.replace("{" + key + "}", "%s")
+        arguments += f", {expression}"
+    return (
+        f"RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = format({literal(template)}{arguments});"
+    )
+
+
+# --- Parts: what lies between two autocommit blocks -------------------------------------------------
+#
+# A script may be run by a psql that goes on after errors. So each transaction of a revision leaves a
+# mark that dies with it when it is rolled back, and nothing that follows does anything without it.
+
+
+def begin_parts(revision: str) -> None:
+    op.get_context().opts["pipestate_part"] = [revision, 0, False]
+
+
+def current_revision() -> str:
+    """The revision that is being run; under another project's env.py, the file that is being run says it."""
+    part = op.get_context().opts.get("pipestate_part")
+    if part and part[0]:
+        return str(part[0])
+    frame = sys._getframe()
+    while frame is not None and "down_revision" not in frame.f_globals:
+        frame = frame.f_back  # type: ignore[assignment]
+    return str(frame.f_globals["revision"]) if frame is not None else ""
+
+
+def in_autocommit() -> bool:
+    part = op.get_context().opts.get("pipestate_part")
+    return bool(part and part[2])
+
+
+@contextmanager
+def autocommit() -> Iterator[None]:
+    """Statements that run outside a transaction; what precedes them in the revision is committed.
+
+    On SQLite, where nothing needs it and everything is one transaction, it does nothing.
+    """
+    if is_sqlite():
+        yield
+        return
+    context = op.get_context()
+    part = context.opts.setdefault("pipestate_part", ["", 0, False])
+    part[1] += 1
+    if context.as_sql:
+        emit(f"SELECT set_config('pipestate.part', {literal(_mark())}, false)")
+    with context.autocommit_block():
+        part[2] = True
+        try:
+            yield
+        finally:
+            part[2] = False
+    if context.as_sql:
+        do(_part_assertion())
+
+
+def execute_each(query: str) -> None:
+    """Run each statement that the query returns: those that may not stand in a block (CONCURRENTLY).
+
+    Offline that is psql's `\\gexec`. The query ends in a WHERE clause.
+    """
+    if is_offline():
+        ready = f"current_setting('pipestate.part', true) = {literal(_mark())}"
+        op.get_context().impl.static_output(f"{query}\n  AND {ready} \\gexec")
+        return
+    rows = op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True})
+    for (statement,) in rows.all():
+        emit(statement)
+
+
+def execute_when(statement: str, condition: str) -> None:
+    """One such statement, where the condition holds."""
+    execute_each(f"SELECT {literal(statement)} WHERE {condition}")
+
+
+def break_off_unless(condition: str) -> None:
+    """Offline: what follows this autocommit block does nothing unless the condition holds."""
+    if is_offline():
+        emit(f"SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT ({condition})")
+
+
+def _mark() -> str:
+    revision, number, _ = op.get_context().opts["pipestate_part"]
+    return f"{revision}/{number}"
+
+
+def _part_assertion() -> str:
+    return (
+        f"IF current_setting('pipestate.part', true) IS DISTINCT FROM {literal(_mark())} THEN\n"
+        f"  {refusal('an earlier step of this revision failed, so this one does nothing: see above')}\n"
+        "END IF;\n"
+    )

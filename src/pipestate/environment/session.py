@@ -1,0 +1,86 @@
+"""The migration's session: its settings and the lock that keeps others out, given back at the end."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from sqlalchemy import Connection, event
+
+from pipestate.ddl import locks, sql
+
+SESSION = {
+    "TimeZone": "UTC",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": locks.SESSION_LOCK_TIMEOUT,
+    "default_transaction_read_only": "off",
+    # Rows that a policy hides would count as absent: rather an error than an empty copy.
+    "row_security": "off",
+    # One core is enough for a migration: the others belong to those who write meanwhile.
+    "max_parallel_workers_per_gather": "0",
+    "max_parallel_maintenance_workers": "0",
+}
+
+
+@contextmanager
+def postgresql_session(connection: Connection, *, alone: bool) -> Iterator[None]:
+    """Session settings and, for what changes something, the lock; both undone on a lent connection."""
+    level = connection.get_isolation_level()
+    connection.rollback()
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+    wanted = dict(SESSION)
+    if connection.exec_driver_sql("SHOW server_version_num").scalar_one() >= "140000":
+        # A killed client's backend would otherwise sleep on in `lock_tables`, holding the lock.
+        wanted["client_connection_check_interval"] = "1s"
+    before = {name: connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted}
+    _set(connection, wanted)
+    try:
+        with locks.one_migration_at_a_time(connection) if alone else nullcontext():
+            connection.rollback()
+            connection.execution_options(isolation_level=level)
+            yield
+    finally:
+        if not connection.closed and not connection.invalidated:
+            connection.rollback()
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            _set(connection, before)
+            connection.rollback()
+            connection.execution_options(isolation_level=level)
+
+
+def _set(connection: Connection, settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        connection.exec_driver_sql(f"SET {name} = {sql.literal(value)}")
+
+
+@contextmanager
+def sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
+    """Transactions that hold DDL, foreign keys off for rebuilds, nobody else until the run is over."""
+    driver: Any = connection.connection.dbapi_connection
+    level = driver.isolation_level
+    driver.isolation_level = None
+    foreign_keys = driver.execute("PRAGMA foreign_keys").fetchone()[0]
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
+    driver.execute("PRAGMA foreign_keys = OFF")
+    if alone:
+        locks.hold_sqlite_file(driver)
+    driver.execute("PRAGMA busy_timeout = 60000")
+    event.listen(connection, "begin", _begin_immediate)
+    try:
+        with warnings.catch_warnings():
+            # `rebuilt` brings them along by itself
+            warnings.filterwarnings("ignore", "Skipped unsupported reflection of expression-based index")
+            yield
+    finally:
+        event.remove(connection, "begin", _begin_immediate)
+        connection.rollback()
+        driver.execute("PRAGMA locking_mode = NORMAL")
+        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # only then is the lock let go
+        driver.execute(f"PRAGMA foreign_keys = {foreign_keys}")
+        driver.isolation_level = level
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

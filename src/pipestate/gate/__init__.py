@@ -1,0 +1,5 @@
+"""The gate of a revision: `with gate("orders/readiness", lock=["order_log"]): ...`."""
+
+from pipestate.gate.context import GateClosed, gate, require
+
+__all__ = ["GateClosed", "gate", "require"]

@@ -1,0 +1,1 @@
+"""The ledger: what was verified, signed off and observed."""

@@ -1,0 +1,1 @@
+"""The shipped application's commands."""

@@ -1,0 +1,55 @@
+"""`pipestate backfill`: what stood still in OCR gets counters from the storage directory."""
+
+import gc
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.output import print_json, say
+from pipestate.cli.progress import progress
+from pipestate.pipeline.cli.options import StorageDir, ThresholdHours
+
+
+def backfill(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; cannot write.")] = False,
+    storage_dir: StorageDir = None,
+    threshold_hours: ThresholdHours = 2.0,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="N", help="Sites in one transaction.")
+    ] = 10_000,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    config: Config = None,
+) -> None:
+    """Give sites that stand still in OCR counters from the documents that are there.
+
+    Stopped anywhere, it can be started again: it touches only what still needs it.
+
+    Example: pipestate backfill --dry-run --storage-dir /srv/sites
+    """
+    from pipestate.pipeline import backfill as library
+    from pipestate.pipeline.render.backfill import as_data, as_lines
+    from pipestate.pipeline.storage import open_storage
+    from pipestate.pipeline.stuck import require_threshold
+
+    to = target(database_url, config)
+    require_threshold(threshold_hours)
+    library.require_batch_size(batch_size)
+    storage = open_storage(storage_dir)
+    gc.disable()  # a plan may have a million small values, and each of them outlives the collector
+    with progress("counting") as counting:
+        plan = library.plan(to.url, storage, threshold=timedelta(hours=threshold_hours), on_progress=counting)
+    moves = plan.moves
+    if not dry_run:
+        with progress("writing") as writing:
+            moves = library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
+    if json_:
+        print_json(
+            as_data(moves, dry_run=dry_run, storage_dir=str(storage.root), threshold_hours=threshold_hours)
+        )
+    else:
+        for line in as_lines(moves, dry_run=dry_run):
+            say(line)
+    raise typer.Exit(any(move.outcome is library.Outcome.FAILED for move in moves))

@@ -1,0 +1,59 @@
+"""`pipestate reconcile`: bring stuck sites back to life."""
+
+from typing import Annotated
+
+import typer
+
+from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.output import print_json, say
+from pipestate.cli.progress import progress
+from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, require_redis
+
+
+def reconcile(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")] = False,
+    threshold_hours: ThresholdHours = 2.0,
+    site: Annotated[
+        str | None,
+        typer.Option("--site", metavar="S", help="Only this one; on record as a manual intervention."),
+    ] = None,
+    max_attempts: Annotated[
+        int, typer.Option("--max-attempts", min=1, help="After so many at one stage a person is asked.")
+    ] = 5,
+    storage_dir: StorageDir = None,
+    redis_url: RedisUrl = None,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    config: Config = None,
+) -> None:
+    """Recover stuck sites: claim and enqueue the coordinator, or enqueue the jobs that are missing.
+
+    Example: pipestate reconcile --dry-run
+    """
+    from pipestate.pipeline.queues import connected
+    from pipestate.pipeline.reconcile import Reconciler
+    from pipestate.pipeline.render.reconciliation import as_data, as_lines, counts_of
+    from pipestate.pipeline.storage import open_storage
+    from pipestate.pipeline.stuck import require_threshold
+    from pipestate.pipeline.wiring import read_wiring
+
+    require_threshold(threshold_hours)
+    to = target(database_url, config)
+    wiring = read_wiring(to.ini)
+    storage = open_storage(storage_dir) if storage_dir else None
+    with connected(require_redis(redis_url, wiring)) as redis:
+        work = Reconciler(to.url, redis, wiring, storage, threshold_hours, max_attempts, site)
+        revision = to.revisions().current
+        with progress("recovering") as recovering:
+            outcomes = work.preview() if dry_run else work.run(revision=revision, on_progress=recovering)
+    busy = outcomes is None
+    done = outcomes or []
+    if json_:
+        print_json(as_data(done, site, dry_run=dry_run, busy=busy))
+    elif busy:
+        say("another reconciliation is under way: nothing to do", err=True)
+    else:
+        for line in as_lines(done, site, dry_run=dry_run):
+            say(line)
+    if counts_of(done)["failed"]:
+        raise typer.Exit(1)

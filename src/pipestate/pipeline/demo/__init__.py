@@ -1,0 +1,1 @@
+"""The whole story of the shipped migration, on servers of its own."""

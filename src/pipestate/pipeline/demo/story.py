@@ -1,0 +1,145 @@
+"""`pipestate demo`: the whole story on servers of its own, with real commands and their real output."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipestate import embedded
+from pipestate.pipeline.demo import scene
+from pipestate.pipeline.demo.stage import Stage
+
+DAILY = (
+    "pipestate reconcile",
+    "pipestate observe",
+    "pipestate verify sites-consolidation --phase backfill --record",
+)
+
+
+def demo(
+    pause: Annotated[bool, typer.Option("--pause", help="Wait for a key before each command.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the servers running at the end, and say where.")
+    ] = False,
+) -> None:
+    """Show the whole story on a PostgreSQL and a Redis that are started for it and thrown away.
+
+    Example: pipestate demo --pause
+    """
+    with _world(keep=keep) as (database, redis, directory):
+        stage = Stage(database, redis, directory, pause=pause)
+        _old_world(stage)
+        _expand(stage)
+        _backfill(stage)
+        if redis is None:
+            _contract_by_force(stage)
+        else:
+            _queues(stage)
+            _ten_days(stage)
+            _contract(stage)
+        stage.tell(f"That was all of it, in {stage.seconds():.0f} seconds.")
+        if keep:
+            stage.kept()
+
+
+@contextmanager
+def _world(*, keep: bool) -> Iterator[tuple[str, str | None, Path]]:
+    with ExitStack() as servers:
+        url = servers.enter_context(embedded.embedded_server(keep=keep))
+        redis = servers.enter_context(embedded.embedded_redis(keep=keep)) if embedded.has_redis() else None
+        if keep:
+            directory = Path(tempfile.mkdtemp(prefix="pipestate-demo-"))
+        else:
+            directory = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="pipestate-demo-")))
+        address = url.set(drivername="postgresql", password=None)
+        yield address.render_as_string(hide_password=False), redis, directory
+
+
+def _old_world(stage: Stage) -> None:
+    with stage.connection() as connection:
+        scene.build(connection)
+    scene.write_files(stage.storage)
+    stage.tell(
+        f"The old world: {scene.SITES} sites in two tables that contradict each other, {scene.STUCK} of them "
+        "stuck in OCR; their files on the disk."
+    )
+    if stage.redis is not None:
+        with stage.queues() as redis:
+            scene.fill_queues(redis, stage.storage)
+        stage.tell(
+            f"In Redis, {scene.DEFERRED} coordinators that wait for ever and {scene.FAILED:,} failed OCR jobs."
+        )
+    stage.run("pipestate plan")
+
+
+def _expand(stage: Stage) -> None:
+    stage.tell("Expand. Everything is additive, and writers go on.")
+    stage.run("alembic upgrade 0005")
+    stage.tell("May the old tables go? The runbook is asked, on the database, read-only:")
+    stage.run("pipestate verify --phase readiness", code=1)
+    stage.tell("No, and the destructive revision obeys the same page:")
+    stage.run("alembic upgrade head", code=255)
+
+
+def _backfill(stage: Stage) -> None:
+    stage.tell("So do what the runbook says. First the counters, from the files; the dry run cannot write.")
+    stage.run("pipestate backfill --dry-run")
+    stage.run("pipestate backfill")
+
+
+def _queues(stage: Stage) -> None:
+    stage.tell("Then the queues are rid of what can never end. It goes into a file first.")
+    stage.run("pipestate queues show")
+    stage.run("pipestate queues clear --export cleared_jobs.jsonl")
+    stage.tell("Reconciliation brings the sites back to life, and workers (examples/clerk) do their jobs.")
+    stage.run("pipestate reconcile")
+    stage.run("python -m clerk.worker --burst --simple")
+    stage.run("pipestate status")
+    stage.tell("What only people know, they write down. Then the gate of this phase is open.")
+    stage.run('pipestate attest code-deployed --by ops@example.com --note "release 2026.01.18"')
+    stage.run('pipestate attest dry-run-done --by ops@example.com --note "Would migrate 105 sites"')
+    stage.run("pipestate observe")
+    stage.run("pipestate gate backfill")
+
+
+def _ten_days(stage: Stage) -> None:
+    stage.tell(
+        "Ten days pass. (The demo cannot wait: it moves the times of its own rows into the past, day by day. "
+        "What cron does every day, it does here, too:)"
+    )
+    for command in DAILY:
+        stage.show(command)
+    for day in range(1, 11):
+        with stage.connection() as connection:
+            scene.let_a_day_pass(connection)
+        stage.note(f"day {day:2}: {' · '.join(stage.cron(command) for command in DAILY)}")
+
+
+def _contract(stage: Stage) -> None:
+    stage.tell("A backup, signed off today; and now the gate of the contract is open.")
+    stage.run('pipestate attest backup-taken --by dba@example.com --note "snapshot of today"')
+    stage.run("pipestate gate readiness")
+    _there_and_back(stage, "alembic upgrade head")
+
+
+def _contract_by_force(stage: Stage) -> None:
+    """Without Redis no site comes back to life, and the gate stays closed."""
+    stage.tell(
+        "No Redis server here (pip install 'pipestate[demo]'): the queues and the workers are left out."
+    )
+    stage.tell("The gate stays closed; in an emergency, a reason goes through it, and stays on record.")
+    _there_and_back(stage, 'alembic -x force="the demo without its queues" upgrade head')
+
+
+def _there_and_back(stage: Stage, upgrade: str) -> None:
+    before = stage.fingerprint()
+    stage.run(upgrade)
+    stage.tell("And back, as if it had never happened:")
+    stage.run("alembic downgrade -2")
+    stage.require_same(before)
+    stage.tell(f"Every row and value of the {scene.SITES} sites is back (md5 {before}). Forward again:")
+    stage.run(upgrade)
+    stage.run("pipestate history --limit 6")

@@ -1,0 +1,1 @@
+"""The shipped application's results, as people and programs read them."""
