@@ -95,6 +95,15 @@ def emit(statement: str) -> None:
         op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
+def write_plain(text: str) -> None:
+    """Write a line of a script that is no statement, or that has a condition of its own.
+
+    Statements go through Alembic's `static_output`, which a gate replaces so that each asks for its mark.
+    """
+    impl = op.get_context().impl
+    getattr(impl, "pipestate_plain_output", impl.static_output)(text)
+
+
 def do(body: str, declare: str = "", *, why: str = "") -> None:
     """Run a PL/pgSQL block; `why` is for the reader of a script."""
     if why and is_offline():
@@ -187,7 +196,7 @@ def execute_each(query: str) -> None:
     """
     if is_offline():
         ready = f"current_setting('pipestate.part', true) = {literal(_mark())}"
-        op.get_context().impl.static_output(f"{query}\n  AND {ready} \\gexec")
+        write_plain(f"{query}\n  AND {ready} \\gexec")
         return
     rows = op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True})
     for (statement,) in rows.all():
