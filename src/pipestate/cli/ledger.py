@@ -1,5 +1,6 @@
 """`attest`, `observe`, `history`: what people and probes write down, and what is written."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
 from pipestate.ledger import record as book
-from pipestate.pipeline.cli.options import RedisUrl, redis
+from pipestate.ledger.probes import SECTION, run_probes
 from pipestate.render.machine import instant
 from pipestate.runbook.model import is_id
 
@@ -30,7 +31,7 @@ def attest(
 ) -> None:
     """Record a sign-off in the ledger.
 
-    Example: pipestate attest backup-taken --by dba@example.com --note "s3://backups/2026-01-20"
+    Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
     from pipestate.runbook.find import every_runbook
 
@@ -52,38 +53,49 @@ def observe(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A number from outside; repeatable."),
     ] = None,
-    redis_url: RedisUrl = None,
+    redis_url: Annotated[
+        str | None,
+        typer.Option(
+            "--redis-url",
+            metavar="URL",
+            help="For probes that ask a Redis; else REDIS_URL.",
+            show_default=False,
+        ),
+    ] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     config: Config = None,
 ) -> None:
-    """Write outside facts into the ledger: the queues' state, and any number that is given.
+    """Write outside facts into the ledger: what the probes of alembic.ini find, and any number that is given.
 
-    Example: pipestate observe --set sqs_queue_depth=12
+    Example: pipestate observe --set open_tickets=12
     """
-    from pipestate.pipeline.queues import counts
-    from pipestate.pipeline.wiring import read_wiring
-
     to = target(database_url, config)
     given = dict(book.parse_fact(fact) for fact in facts or [])
-    probed: dict[str, float] = {}
-    wiring = read_wiring(to.ini)
-    url = redis(redis_url, wiring)
-    if url:
-        probed = counts(url, wiring)
-    if not given and not probed:
+    if redis_url:
+        os.environ["REDIS_URL"] = redis_url
+    probed = run_probes(to.ini)
+    found = {source.source: source.facts for source in probed} | {"command line": given}
+    wrong = [source.error for source in probed if source.error is not None]
+    if not any(found.values()) and not wrong:
         raise ConfigError(
-            "nothing to observe: give --set name=value, or --redis-url (REDIS_URL) for the queues"
+            f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in {to.ini}"
+            + (f" ({', '.join(source.source for source in probed)} found nothing)" if probed else "")
         )
     revision = to.revisions().current
     with db.writer(to.url) as connection:
-        book.observe(connection, probed, source="rq", revision=revision)
-        book.observe(connection, given, source="command line", revision=revision)
+        for source, values in found.items():
+            book.observe(connection, values, source=source, revision=revision)
+    everything = {name: value for values in found.values() for name, value in values.items()}
     if json_:
-        print_json(probed | given)
+        print_json(everything)
     else:
-        for name, value in (probed | given).items():
+        for name, value in everything.items():
             say(f"{name} = {value:g}")
+    for error in wrong[1:]:
+        say(f"pipestate: {error}", err=True)
+    if wrong:
+        raise wrong[0]
 
 
 def history(

@@ -24,9 +24,9 @@ def lint(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Check runbooks: file:line, what is wrong, how to mend it. Exit code 2 when something is.
+    """Check runbooks: file:line, what is wrong, how to fix it. Exit code 2 when something is.
 
-    Example: pipestate runbook lint runbooks/sites-consolidation.md
+    Example: pipestate runbook lint runbooks/orders.md
     """
     files = paths or runbook_files(project_ini(config))
     if not files:
@@ -45,7 +45,7 @@ def show(
 ) -> None:
     """Show a runbook as it is read.
 
-    Example: pipestate runbook show sites-consolidation
+    Example: pipestate runbook show orders
     """
     from rich.markdown import Markdown
 

@@ -1,4 +1,4 @@
-"""`plan` and `status`: where the database is, and how the pipeline does."""
+"""`plan` and `status`: where the database is, and what the runbooks' views show."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config
 
 
 def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config = None) -> None:
-    """How the pipeline does: the views of the runbooks.
+    """Show the views of the runbooks.
 
     Example: pipestate status
     """

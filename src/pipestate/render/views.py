@@ -30,9 +30,9 @@ def print_views(views: Sequence[Shown], console: Console) -> None:
 def is_distribution(rows: Rows) -> bool:
     """Names with numbers, largest first, and little else.
 
-    >>> is_distribution([{"stage": "ocr", "sites": 12}, {"stage": "deploy", "sites": 3}])
+    >>> is_distribution([{"region": "north", "orders": 12}, {"region": "south", "orders": 3}])
     True
-    >>> is_distribution([{"stage": "ocr", "error": "no pages"}])
+    >>> is_distribution([{"region": "north", "error": "no address"}])
     False
     """
     columns = list(rows[0])
