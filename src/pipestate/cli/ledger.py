@@ -5,15 +5,10 @@ from typing import Annotated
 
 import typer
 
-from pipestate import db
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
-from pipestate.ledger import record as book
-from pipestate.ledger.probes import SECTION, run_probes
-from pipestate.render.machine import instant
-from pipestate.runbook.model import is_id
 
 
 def attest(
@@ -33,7 +28,10 @@ def attest(
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
+    from pipestate import db
+    from pipestate.ledger import record as book
     from pipestate.runbook.find import every_runbook
+    from pipestate.runbook.model import is_id
 
     to = target(database_url, config)
     known = {
@@ -70,6 +68,10 @@ def observe(
 
     Example: pipestate observe --set open_tickets=12
     """
+    from pipestate import db
+    from pipestate.ledger import record as book
+    from pipestate.ledger.probes import SECTION, run_probes
+
     to = target(database_url, config)
     given = dict(book.parse_fact(fact) for fact in facts or [])
     if redis_url:
@@ -108,20 +110,14 @@ def history(
 
     Example: pipestate history --limit 5
     """
-    from rich.table import Table
+    from pipestate import db
+    from pipestate.ledger.record import history
+    from pipestate.render.history import history_as_data, print_history
 
     to = target(database_url, config)
     with db.reader(to.url) as connection:
-        entries = book.history(connection, limit=limit)
+        entries = history(connection, limit=limit)
     if json_:
-        print_json(
-            [
-                {"at": instant(e.at), "kind": e.kind, "who": e.who, "what": e.what, "revision": e.revision}
-                for e in entries
-            ]
-        )
-        return
-    table = Table("when", "what", "", "who", "at", box=None, header_style="dim", pad_edge=False)
-    for entry in entries:
-        table.add_row(instant(entry.at), entry.kind, entry.what, entry.who, entry.revision or "base")
-    console().print(table if entries else "The ledger is empty.")
+        print_json(history_as_data(entries))
+    else:
+        print_history(entries, console())

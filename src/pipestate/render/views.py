@@ -1,6 +1,7 @@
 """The runbooks' views on the terminal: a table each, with bars where it is a distribution."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -25,6 +26,10 @@ def print_views(views: Sequence[Shown], console: Console) -> None:
         else:
             show = _distribution if is_distribution(view.rows) else evidence_table
             console.print(show(view.rows, console.width))
+
+
+def views_as_data(views: Sequence[Shown]) -> dict[str, Any]:
+    return {view.id: {"error": view.error, "rows": list(view.rows)} for view in views}
 
 
 def is_distribution(rows: Rows) -> bool:
