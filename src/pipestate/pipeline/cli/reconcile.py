@@ -44,7 +44,7 @@ def reconcile(
     with connected(require_redis(redis_url, wiring)) as redis:
         work = Reconciler(to.url, redis, wiring, storage, threshold_hours, max_attempts, site)
         revision = to.revisions().current
-        with progress("recovering") as recovering:
+        with progress("recovering", "sites") as recovering:
             outcomes = work.preview() if dry_run else work.run(revision=revision, on_progress=recovering)
     busy = outcomes is None
     done = outcomes or []
