@@ -61,8 +61,8 @@ def observe(
 
     Example: pipestate observe --set sqs_queue_depth=12
     """
-    from pipestate.pipeline.queues import counts
-    from pipestate.pipeline.wiring import read_wiring
+    from pipestate.pipeline.queues.config import read_wiring
+    from pipestate.pipeline.queues.rq.registries import counts
 
     to = target(database_url, config)
     given = dict(book.parse_fact(fact) for fact in facts or [])
