@@ -10,9 +10,9 @@ from rq.job import Job
 
 from alembics import ROOT
 from bed import Database
+from pipestate.pipeline.queues.config import Wiring, read_wiring
 from pipestate.pipeline.reconcile import Outcome, Reconciler
 from pipestate.pipeline.storage import Storage
-from pipestate.pipeline.wiring import Wiring, read_wiring
 
 WIRING = read_wiring(ROOT / "alembic.ini")
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipestate.pipeline.queues import counts
-from pipestate.pipeline.wiring import read_wiring
+from pipestate.pipeline.queues.config import read_wiring
+from pipestate.pipeline.queues.rq.registries import counts
 
 
 def probe(ini: Path, options: str) -> Mapping[str, float]:

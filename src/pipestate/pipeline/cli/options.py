@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.wiring import Wiring
+from pipestate.pipeline.queues.config import Wiring
 
 RedisUrl = Annotated[
     str | None,

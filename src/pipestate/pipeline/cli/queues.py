@@ -12,7 +12,7 @@ from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, require_redis
 
 if TYPE_CHECKING:
-    from pipestate.pipeline.clearing import Cleared
+    from pipestate.pipeline.queues.clear import Cleared
 
 app = typer.Typer(help="Look at the job queues, and clear what can never end.", no_args_is_help=True)
 
@@ -23,10 +23,10 @@ def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = Non
 
     Example: pipestate queues show
     """
-    from pipestate.pipeline.depths import depths
-    from pipestate.pipeline.queues import connected
+    from pipestate.pipeline.queues.config import read_wiring
+    from pipestate.pipeline.queues.depths import depths
+    from pipestate.pipeline.queues.rq.registries import connected
     from pipestate.pipeline.render.queues import depths_as_data, print_depths
-    from pipestate.pipeline.wiring import read_wiring
 
     wiring = read_wiring(project_ini(config))
     with connected(require_redis(redis_url, wiring)) as redis:
@@ -57,11 +57,11 @@ def clear(
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
-    from pipestate.pipeline import clearing
-    from pipestate.pipeline.export import default_file
-    from pipestate.pipeline.export import export as write_export
-    from pipestate.pipeline.queues import connected
-    from pipestate.pipeline.wiring import read_wiring
+    from pipestate.pipeline.queues import clear as clearing
+    from pipestate.pipeline.queues.config import read_wiring
+    from pipestate.pipeline.queues.export_file import default_file
+    from pipestate.pipeline.queues.export_file import export as write_export
+    from pipestate.pipeline.queues.rq.registries import connected
 
     file = export or default_file(datetime.now(UTC))
     wiring = read_wiring(project_ini(config))

@@ -30,12 +30,12 @@ def reconcile(
 
     Example: pipestate reconcile --dry-run
     """
-    from pipestate.pipeline.queues import connected
+    from pipestate.pipeline.queues.config import read_wiring
+    from pipestate.pipeline.queues.rq.registries import connected
     from pipestate.pipeline.reconcile import Reconciler
     from pipestate.pipeline.render.reconciliation import as_data, as_lines, counts_of
     from pipestate.pipeline.storage import open_storage
-    from pipestate.pipeline.stuck import require_threshold
-    from pipestate.pipeline.wiring import read_wiring
+    from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
     to = target(database_url, config)

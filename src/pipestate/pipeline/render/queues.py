@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pipestate.pipeline.clearing import Cleared, Figures
-from pipestate.pipeline.depths import STATES, Depth, total
+from pipestate.pipeline.queues.clear import Cleared, Figures
+from pipestate.pipeline.queues.depths import STATES, Depth, total
 from pipestate.plural import many
 from pipestate.render.console import NARROW
 from pipestate.render.text import clean

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipestate.pipeline.reconcile import Outcome, Result
-from pipestate.pipeline.recovery import Action
+from pipestate.pipeline.reconcile.decide import Action
 from pipestate.plural import many
 from pipestate.render.text import clean
 

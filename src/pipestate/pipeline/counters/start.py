@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.claims import forget_claim, record_claim
+from pipestate.pipeline.counters.claims import forget_claim, record_claim
+from pipestate.pipeline.counters.statements import DIALECTS, EXISTS, SQL, done, names
 from pipestate.pipeline.stages import (
     COMPLETED,
     InvalidJobs,
@@ -16,7 +17,6 @@ from pipestate.pipeline.stages import (
     require_stage,
     step_of,
 )
-from pipestate.pipeline.statements import DIALECTS, EXISTS, SQL, done, names
 
 
 def initialize_stage(

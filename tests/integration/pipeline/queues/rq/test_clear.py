@@ -19,13 +19,13 @@ from rq.job import Job, JobStatus
 from rq.queue import Queue
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline import queues
-from pipestate.pipeline.clearing import Cleared, Figures, Planned, clear, figures, plan_clearing
-from pipestate.pipeline.export import Export, export
-from pipestate.pipeline.keys import EXECUTIONS, JOBS, keys_of, started_key
-from pipestate.pipeline.queues import counts
-from pipestate.pipeline.removal import remove
-from pipestate.pipeline.wiring import Place, Wiring
+from pipestate.pipeline.queues.clear import Cleared, Figures, Planned, clear, figures, plan_clearing
+from pipestate.pipeline.queues.config import Place, Wiring
+from pipestate.pipeline.queues.export_file import Export, export
+from pipestate.pipeline.queues.rq import registries
+from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, started_key
+from pipestate.pipeline.queues.rq.registries import counts
+from pipestate.pipeline.queues.rq.remove import remove
 from queue_scene import COORDINATOR, OCR, Scene, contents
 
 NOTHING = {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
@@ -246,7 +246,7 @@ def test_while_others_requeue_a_job_is_deleted_or_queued_never_both(
     scene: Scene, queues_url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = scene.fail_many(300)
-    monkeypatch.setattr(queues, "CHUNK", 5)
+    monkeypatch.setattr(registries, "CHUNK", 5)
     exported, start = prepared(scene, file), Barrier(2)
 
     def requeue() -> None:
@@ -271,7 +271,7 @@ def test_killed_half_way_a_rerun_finishes(scene: Scene, file: Path, monkeypatch:
     scene.bystanders()
     before = contents(scene.redis)
     scene.defer(on=scene.fail_many(50))
-    monkeypatch.setattr(queues, "CHUNK", 10)
+    monkeypatch.setattr(registries, "CHUNK", 10)
     exported = prepared(scene, file)
     list(islice(remove(scene.redis, exported.jobs), 20))  # two pages, and then the end
     assert len(plan_clearing(scene.redis, Wiring())) == 31

@@ -12,16 +12,15 @@ from sqlalchemy import URL
 
 from pipestate import db
 from pipestate.errors import ConfigError
-from pipestate.pipeline import batch, stale
-from pipestate.pipeline.moves import NO_DOCUMENTS, Move, Outcome, Plan, counts
-from pipestate.pipeline.plausible import Counted, Tally, require_known_sites
+from pipestate.pipeline.backfill import batch, stale_rows
+from pipestate.pipeline.backfill.moves import NO_DOCUMENTS, Move, Outcome, Plan, counts
+from pipestate.pipeline.backfill.storage_check import Counted, Tally, require_known_sites
 from pipestate.pipeline.storage import StorageError
-from pipestate.pipeline.stuck import THRESHOLD_HOURS
+from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.progress import Progress, untold
 
 __all__ = ["BATCH_SIZE", "THRESHOLD", "Move", "Outcome", "Plan", "apply", "plan"]
 
-THRESHOLD = timedelta(hours=THRESHOLD_HOURS)
 BATCH_SIZE = 10_000
 LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
 
@@ -30,11 +29,11 @@ def plan(
     url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = untold
 ) -> Plan:
     """What would become of every stale row. Refused where the storage directory cannot be the right one."""
-    total = stale.count(url, threshold)
+    total = stale_rows.count(url, threshold)
     require_known_sites(url, storage)
     tally = Tally()
     moves: list[Move] = []
-    for row in stale.read(url, threshold):
+    for row in stale_rows.read(url, threshold):
         moves.append(_move(row, storage, tally))
         on_progress(len(moves), max(total, len(moves)))
     tally.require()
@@ -61,7 +60,7 @@ def require_batch_size(size: int) -> None:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 
-def _move(row: stale.Row, storage: Counted, tally: Tally) -> Move:
+def _move(row: stale_rows.Row, storage: Counted, tally: Tally) -> Move:
     subdomain, expected, has_site, current_stage = row
     if not has_site:
         return Move(subdomain, Outcome.ORPHANED, reason="there is no such site")

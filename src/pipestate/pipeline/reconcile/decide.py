@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.dispatch import Alive, Parcel, missing_by_hook
+from pipestate.pipeline.queues.config import SECTION, Place, Wiring
+from pipestate.pipeline.queues.rq.dispatch import Alive, Parcel, missing_by_hook
+from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
 from pipestate.pipeline.storage import Documents, Storage
-from pipestate.pipeline.stuck import Counters, StuckSite
-from pipestate.pipeline.wiring import SECTION, Place, Wiring
 from pipestate.plural import many
 
 # In a file name that is not UTF-8: no database takes them, so no job can have such a key.

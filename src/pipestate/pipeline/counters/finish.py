@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.claims import record_claim
-from pipestate.pipeline.hot import fetch_one
-from pipestate.pipeline.stages import InvalidJobs, StageNotStarted, UnknownSite, UnknownStage
-from pipestate.pipeline.statements import (
+from pipestate.pipeline.counters.claims import record_claim
+from pipestate.pipeline.counters.driver import fetch_one
+from pipestate.pipeline.counters.statements import (
     CLAIM,
     DIALECTS,
     EXISTS,
     SQL,
     StageSql,
 )
-from pipestate.pipeline.truncate import error_text
+from pipestate.pipeline.error_text import error_text
+from pipestate.pipeline.stages import InvalidJobs, StageNotStarted, UnknownSite, UnknownStage
 
 _CLAIM = {name: write(CLAIM) for name, write in DIALECTS.items()}
 _EXISTS = {name: write(EXISTS) for name, write in DIALECTS.items()}

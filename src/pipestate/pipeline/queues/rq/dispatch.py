@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError, PipestateError
-from pipestate.pipeline.queues import look_up
-from pipestate.pipeline.wiring import SECTION, Place, Wiring
+from pipestate.pipeline.queues.config import SECTION, Place, Wiring
+from pipestate.pipeline.queues.rq.registries import look_up
 
 if TYPE_CHECKING:
     from redis import Redis

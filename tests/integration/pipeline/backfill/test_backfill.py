@@ -11,8 +11,7 @@ import pytest
 from bed import Database, Postgres, Sqlite
 from outcomes import find_check, outcome, shipped
 from pipestate.errors import ConfigError, Unreachable
-from pipestate.pipeline import batch
-from pipestate.pipeline.backfill import THRESHOLD, Move, Outcome, Plan, apply, plan
+from pipestate.pipeline.backfill import THRESHOLD, Move, Outcome, Plan, apply, batch, plan
 from pipestate.pipeline.storage import Documents, Storage, open_storage
 from pipestate.verify.verdict import Outcome as Verdict
 from powerless import powerless

@@ -6,13 +6,12 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InternalError, OperationalError
 
 from pipestate.errors import Unreachable
-from pipestate.pipeline.moves import NO_DOCUMENTS, Move, Outcome
-from pipestate.pipeline.stale import stale
-from pipestate.pipeline.stuck import THRESHOLD_HOURS
-from pipestate.pipeline.truncate import error_text
+from pipestate.pipeline.backfill.moves import NO_DOCUMENTS, Move, Outcome
+from pipestate.pipeline.backfill.stale_rows import stale
+from pipestate.pipeline.error_text import error_text
+from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.schema import sites
 
-STUCK = timedelta(hours=THRESHOLD_HOURS)
 LOCK_TIMEOUT_S = 10
 BRACES = str.maketrans("[]", "{}")  # from a list of Python's to an array of PostgreSQL's
 
@@ -115,7 +114,7 @@ def _values(move: Move) -> dict[str, str | int]:
 
 def _sql(dialect: str, threshold: timedelta) -> str:
     words = ENGINES[dialect]
-    past = words["past"].format(age=f"{max(threshold, STUCK).total_seconds() + 1:.3f}")
+    past = words["past"].format(age=f"{max(threshold, THRESHOLD).total_seconds() + 1:.3f}")
     return UPDATE.format(**words | {"past": past, "reason": NO_DOCUMENTS, "stale": stale(dialect, threshold)})
 
 

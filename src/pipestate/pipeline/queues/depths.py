@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.clearing import Figures, figures, plan_clearing
-from pipestate.pipeline.wiring import Wiring
+from pipestate.pipeline.queues.clear import Figures, figures, plan_clearing
+from pipestate.pipeline.queues.config import Wiring
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Connection, func, select
 
 from pipestate import db
 from pipestate.errors import ConfigError
-from pipestate.pipeline.stale import EXPECTING
+from pipestate.pipeline.backfill.stale_rows import EXPECTING
 from pipestate.pipeline.storage import Documents
 from pipestate.schema import sites
 

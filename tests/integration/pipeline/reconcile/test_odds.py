@@ -13,9 +13,9 @@ from rq import Queue
 from bed import Database
 from pipestate.errors import ConfigError
 from pipestate.pipeline import finish_job, initialize_stage
-from pipestate.pipeline.alone import alone
-from pipestate.pipeline.dispatch import alive
-from pipestate.pipeline.wiring import Place
+from pipestate.pipeline.queues.config import Place
+from pipestate.pipeline.queues.rq.dispatch import alive
+from pipestate.pipeline.reconcile.lock import reconcile_lock
 from stuck_sites import Pipeline, told
 
 
@@ -84,7 +84,7 @@ def test_a_file_name_that_is_no_text_stops_nobody(pipeline: Pipeline) -> None:
 
 def test_the_lock_may_be_lost_on_the_way(pg_pipeline: Pipeline) -> None:
     """Its connection idles: what is done by then is done, and each site is guarded by its own version."""
-    with alone(pg_pipeline.database.engine) as free:
+    with reconcile_lock(pg_pipeline.database.engine) as free:
         assert free
         pg_pipeline.database.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -100,9 +100,9 @@ def test_the_lock_outlives_what_ends_other_transactions(pg_pipeline: Pipeline) -
     assert known
     for (limit,) in known:
         database.run(f"ALTER DATABASE {database.url.database} SET {limit} = '200ms'")
-    with alone(database.engine) as free:
+    with reconcile_lock(database.engine) as free:
         time.sleep(0.5)
-        with alone(database.engine) as another:
+        with reconcile_lock(database.engine) as another:
             assert (free, another) == (True, False)
 
 
@@ -131,7 +131,10 @@ def test_a_scheduled_job_that_comes_due_is_seen_in_one_place_or_the_other(
 def test_a_lock_file_that_cannot_be_opened_is_named(sqlite_database: Database) -> None:
     path = Path(f"{sqlite_database.url.database}.reconcile")
     path.mkdir()
-    with pytest.raises(ConfigError, match=r"cannot open .*\.reconcile: "), alone(sqlite_database.engine):
+    with (
+        pytest.raises(ConfigError, match=r"cannot open .*\.reconcile: "),
+        reconcile_lock(sqlite_database.engine),
+    ):
         pass
 
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.statements import DIALECTS, FORGET_CLAIM, RECORD_CLAIM
+from pipestate.pipeline.counters.statements import DIALECTS, FORGET_CLAIM, RECORD_CLAIM
 
 _RECORD = {name: write(RECORD_CLAIM) for name, write in DIALECTS.items()}
 _FORGET = {name: write(FORGET_CLAIM) for name, write in DIALECTS.items()}

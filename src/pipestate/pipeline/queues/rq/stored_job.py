@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
-from pipestate.pipeline.call import Call, Opaque, load_plain, read_call
-from pipestate.pipeline.keys import keys_of
-from pipestate.pipeline.queues import decompressed
+from pipestate.pipeline.queues.rq.keys import keys_of
+from pipestate.pipeline.queues.rq.registries import decompressed
+from pipestate.pipeline.queues.rq.stored_call import Call, Opaque, load_plain, read_call
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from pipestate.pipeline.clearing import Planned
+    from pipestate.pipeline.queues.clear import Planned
 
 TIMES = ("created_at", "enqueued_at", "started_at", "ended_at")
 

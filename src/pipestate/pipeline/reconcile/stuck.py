@@ -10,12 +10,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, String, and_, case, cast, func, or_, select
 
-from pipestate.errors import ConfigError
 from pipestate.pipeline.stages import COMPLETED, STAGES, UnknownSite, step_of
+from pipestate.pipeline.threshold import THRESHOLD_HOURS
 from pipestate.schema import pipeline_claim, sites
-
-THRESHOLD_HOURS = 2.0
-TEN_YEARS_H = 87_600
 
 
 class Counters(NamedTuple):
@@ -86,11 +83,6 @@ def find_stuck(
     if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
         raise UnknownSite(subdomain)
     return _read(conn, and_(stuck, sites.c.subdomain == subdomain))
-
-
-def require_threshold(hours: float) -> None:
-    if not 0 <= hours <= TEN_YEARS_H:  # NaN is neither
-        raise ConfigError(f"--threshold-hours {hours:g}: give a number of hours from 0 to {TEN_YEARS_H:,}")
 
 
 COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total", "completed", "failed")]

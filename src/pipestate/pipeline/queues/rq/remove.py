@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.keys import EXECUTIONS, JOBS, keys_of, started_key
-from pipestate.pipeline.queues import pages
+from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, started_key
+from pipestate.pipeline.queues.rq.registries import pages
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from pipestate.pipeline.export import Exported
+    from pipestate.pipeline.queues.export_file import Exported
 
 
 class Outcome(IntEnum):

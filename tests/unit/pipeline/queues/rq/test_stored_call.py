@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipestate.pipeline.call import Call, Opaque, load_plain, read_call
+from pipestate.pipeline.queues.rq.stored_call import Call, Opaque, load_plain, read_call
 
 
 def job(*args: Any, **kwargs: Any) -> bytes:

@@ -11,15 +11,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.queues import Registry, State, in_the_way, registries
-from pipestate.pipeline.removal import Outcome, remove
-from pipestate.pipeline.wiring import Wiring
+from pipestate.pipeline.queues.config import Wiring
+from pipestate.pipeline.queues.rq.registries import Registry, State, in_the_way, registries
+from pipestate.pipeline.queues.rq.remove import Outcome, remove
 from pipestate.progress import Progress, untold
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from pipestate.pipeline.export import Export
+    from pipestate.pipeline.queues.export_file import Export
 
 
 @dataclass(frozen=True, slots=True)

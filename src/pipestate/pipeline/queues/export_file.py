@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.queues import Kept, pages
-from pipestate.pipeline.rawjob import RawJob, as_line, read_jobs
+from pipestate.pipeline.queues.rq.registries import Kept, pages
+from pipestate.pipeline.queues.rq.stored_job import RawJob, as_line, read_jobs
 from pipestate.progress import Progress, untold
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from pipestate.pipeline.clearing import Planned
+    from pipestate.pipeline.queues.clear import Planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from alembics import Chain
 from bed import Database
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.pipeline import UnknownSite
-from pipestate.pipeline.alone import alone
-from pipestate.pipeline.queues import connected
+from pipestate.pipeline.queues.config import Place, Wiring
+from pipestate.pipeline.queues.rq.registries import connected
 from pipestate.pipeline.reconcile import apply
-from pipestate.pipeline.wiring import Place, Wiring
+from pipestate.pipeline.reconcile.lock import reconcile_lock
 from pipestate.schema import sites as sites_table
 from stuck_sites import Pipeline, told
 
@@ -66,7 +66,7 @@ def _nowhere(redis_url: str) -> str:
 
 def test_one_at_a_time(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=1, ocr_completed=1)
-    with alone(pipeline.database.engine) as free:
+    with reconcile_lock(pipeline.database.engine) as free:
         assert free
         assert pipeline.reconciler().run(revision=None) is None
     assert pipeline.queued() == []

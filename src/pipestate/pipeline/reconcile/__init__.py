@@ -23,15 +23,16 @@ from sqlalchemy.exc import DBAPIError
 from pipestate import db
 from pipestate.errors import ConfigError
 from pipestate.ledger import record as ledger
-from pipestate.pipeline.alone import alone
-from pipestate.pipeline.claims import forget_claim, record_claim
-from pipestate.pipeline.dispatch import HookFailed, alive, send
-from pipestate.pipeline.recovery import Action, Step, World, plan_site
-from pipestate.pipeline.statements import SQLITE
+from pipestate.pipeline.counters.claims import forget_claim, record_claim
+from pipestate.pipeline.counters.statements import SQLITE
+from pipestate.pipeline.error_text import error_text
+from pipestate.pipeline.queues.config import Wiring
+from pipestate.pipeline.queues.rq.dispatch import HookFailed, alive, send
+from pipestate.pipeline.reconcile.decide import Action, Step, World, plan_site
+from pipestate.pipeline.reconcile.lock import reconcile_lock
+from pipestate.pipeline.reconcile.stuck import StuckSite, find_stuck, version_of_row
 from pipestate.pipeline.storage import Storage, StorageError
-from pipestate.pipeline.stuck import THRESHOLD_HOURS, StuckSite, find_stuck, version_of_row
-from pipestate.pipeline.truncate import error_text
-from pipestate.pipeline.wiring import Wiring
+from pipestate.pipeline.threshold import THRESHOLD_HOURS
 from pipestate.progress import Progress, untold
 from pipestate.schema import pipeline_claim, pipeline_job, sites
 
@@ -90,7 +91,7 @@ class Reconciler:
     def run(self, *, revision: str | None, on_progress: Progress = untold) -> list[Outcome] | None:
         """Plan and apply; None when another reconciler is at work."""
         engine = db.engine_for(self.url)
-        with db.reachable(self.url), alone(engine) as free:
+        with db.reachable(self.url), reconcile_lock(engine) as free:
             if not free:
                 return None
             steps = self.plan()

@@ -1,4 +1,4 @@
-"""One at a time: a lock that ends with its holder, however that ends."""
+"""The lock that keeps reconciliations apart; it ends with its holder, however that ends."""
 
 import fcntl
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ NO_TIMEOUTS = (
 
 
 @contextmanager
-def alone(engine: Engine) -> Iterator[bool]:
-    """Whether nobody else is here; if so, nobody else will be until the end of the block.
+def reconcile_lock(engine: Engine) -> Iterator[bool]:
+    """Hold the reconcile lock; yield False when another run has it.
 
     PostgreSQL: an advisory lock of a transaction on a connection of its own, which works behind PgBouncer
     as well. The transaction holds no snapshot, so it keeps no vacuum waiting. Should the connection be lost
@@ -43,7 +43,7 @@ def alone(engine: Engine) -> Iterator[bool]:
 
 @contextmanager
 def _locked_file(path: Path) -> Iterator[bool]:
-    with _opened(path) as file:
+    with _open_lock_file(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,8 +52,10 @@ def _locked_file(path: Path) -> Iterator[bool]:
         yield True
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_lock_file(path: Path) -> IO[str]:
     try:
         return path.open("a")
     except OSError as error:
-        raise ConfigError(f"cannot open {path}: {error.strerror}; it says who reconciles") from error
+        raise ConfigError(
+            f"cannot open {path}: {error.strerror}; reconcile locks this file, make it writable"
+        ) from error

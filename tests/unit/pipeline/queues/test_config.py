@@ -6,7 +6,7 @@ import pytest
 
 from alembics import ROOT
 from pipestate.errors import ConfigError
-from pipestate.pipeline.wiring import Place, Wiring, read_wiring
+from pipestate.pipeline.queues.config import Place, Wiring, read_wiring
 
 
 def written(tmp_path: Path, *lines: str, above: str = "[alembic]\nscript_location = x") -> Path:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pipestate.errors import ConfigError, Unreachable
-from pipestate.pipeline.call import Call, read_call
-from pipestate.pipeline.wiring import Wiring
+from pipestate.pipeline.queues.config import Wiring
+from pipestate.pipeline.queues.rq.stored_call import Call, read_call
 
 if TYPE_CHECKING:
     from redis import Redis

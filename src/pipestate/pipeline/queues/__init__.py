@@ -1,0 +1,1 @@
+"""The job queues: what blocks the pipeline, and how it is sent on."""

@@ -1,0 +1,1 @@
+"""The queues as RQ keeps them in Redis."""
