@@ -75,10 +75,6 @@ def dollar(body: str, tag: str) -> str:
     return f"${tag}${body}${tag}$"
 
 
-def is_sqlite() -> bool:
-    return op.get_context().dialect.name == "sqlite"
-
-
 def is_offline() -> bool:
     return op.get_context().as_sql
 
@@ -158,13 +154,7 @@ def in_autocommit() -> bool:
 
 @contextmanager
 def autocommit() -> Iterator[None]:
-    """Statements that run outside a transaction; what precedes them in the revision is committed.
-
-    On SQLite, where nothing needs it and everything is one transaction, it does nothing.
-    """
-    if is_sqlite():
-        yield
-        return
+    """Run statements outside a transaction; what precedes them in the revision is committed (PostgreSQL)."""
     context = op.get_context()
     part = context.opts.setdefault("pipestate_part", ["", 0, False])
     part[1] += 1

@@ -29,10 +29,9 @@ from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.chain.revisions import resolve
 from pipestate.config import project_root, shown
-from pipestate.ddl import sql
+from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError, heard_on_stderr, told_plainly
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.locks import lock_tables
 from pipestate.gate import script
 from pipestate.ledger.record import record_gate
 from pipestate.runbook.find import every_runbook, find_runbooks
@@ -125,7 +124,7 @@ def require(phase: str, checks: Sequence[str]) -> None:
 
 
 def sql_refuses_offline_on_sqlite() -> None:
-    if sql.is_sqlite():
+    if op.get_context().dialect.name == "sqlite":
         raise MigrationError(
             "a gate looks at the rows before anything is dropped, which a script for SQLite cannot: "
             "run it without --sql"
@@ -222,7 +221,7 @@ def _pass(asked: Sequence[Asked], look: Callable[[Sequence[Asked]], Report], *, 
 
 def _on_one_snapshot(asked: Sequence[Asked]) -> Report:
     """A revision is READ COMMITTED, so this pass has a transaction of its own before it."""
-    if sql.is_sqlite():
+    if op.get_context().dialect.name == "sqlite":
         return _under_the_lock(asked)
     with op.get_context().autocommit_block():
         connection = op.get_bind()
@@ -236,7 +235,7 @@ def _on_one_snapshot(asked: Sequence[Asked]) -> Report:
 def _under_the_lock(asked: Sequence[Asked]) -> Report:
     """In the transaction of the change; read-only until the savepoint is gone, the lock stays."""
     connection = op.get_bind()
-    if sql.is_sqlite():
+    if connection.dialect.name == "sqlite":
         with db.read_only(connection):
             return _report(connection, asked)
     connection.exec_driver_sql("SAVEPOINT pipestate_gate; SET LOCAL transaction_read_only = on")
