@@ -43,7 +43,6 @@ depends_on = None
 GATE = "sites-consolidation/readiness"
 # The criteria that must still be in the runbook, whoever has edited it.
 INSISTED = (
-    "backup-taken",
     "stuck-sites",
     "reconciliation-runs",
     "health-score",
@@ -61,7 +60,7 @@ EXTRACTED = "s.extraction_total > 0 AND s.extraction_completed + s.extraction_fa
 
 
 def upgrade() -> None:
-    with gate(GATE, lock=["sites"], insist=INSISTED, prepare=archive):
+    with gate(GATE, lock=["sites"], insist=INSISTED, sign_offs=["backup-taken"], prepare=archive):
         refuse_late_writes("sites", within="24 hours", gate=GATE)
         drop_archived_columns("sites", COLUMNS)
     note_absence("columns", "sites")

@@ -41,7 +41,7 @@ from alembic import op
 from pipestate.gate import gate
 revision, down_revision = "b2", "a1"
 def upgrade():
-    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"]):
+    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"], revision=revision):
         op.execute("DROP TABLE old_orders")
 def downgrade():
     op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp)")
@@ -166,6 +166,16 @@ def test_a_table_may_be_gone_where_the_revision_says_so(app: App) -> None:
 
 def write_lock(app: App, lock: str) -> None:
     (app.root / "alembic" / "versions" / "b2.py").write_text(SECOND.replace('["old_orders"]', lock))
+
+
+def test_a_gate_that_is_not_told_its_revision_says_how_to_tell_it(app: App) -> None:
+    at_a1_with_rows(app)
+    revision = app.root / "alembic" / "versions" / "b2.py"
+    revision.write_text(SECOND.replace(", revision=revision", ""))
+    done = app.alembic("upgrade", "head")
+    assert (done.returncode, app.has_table()) == (255, True)
+    assert "write gate(..., revision=revision)" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_write_between_the_two_passes_closes_the_gate(app: App) -> None:

@@ -67,15 +67,35 @@ def gate(
     lock: Sequence[str],
     recheck: Sequence[str] = (),
     insist: Sequence[str] = (),
+    sign_offs: Sequence[str] = (),
     prepare: Callable[[], None] | None = None,
     may_be_gone: bool = False,
+    revision: str | None = None,
 ) -> Iterator[None]:
-    """Run the body only while the phase's gate is open; see the module's text for how."""
+    """Run the body only while the phase's gate is open; see the module's text for how.
+
+    `insist` names checks and `sign_offs` sign-offs that the phase must have. `revision` is the revision's own
+    id; the environment of the shipped chain knows it without being told.
+    """
     config = op.get_context().config
     # Only Alembic's own command line sets `cmd` there.
-    with heard_on_stderr(on_command_line=config is not None and hasattr(config.cmd_opts, "cmd")):
-        _open(phase, lock, recheck, insist, prepare, may_be_gone=may_be_gone)
-    yield
+    on_command_line = config is not None and hasattr(config.cmd_opts, "cmd")
+    with heard_on_stderr(on_command_line=on_command_line):
+        known = running_revision(revision)
+    with sql.running(known):
+        with heard_on_stderr(on_command_line=on_command_line):
+            _open(phase, lock, recheck, [*insist, *sign_offs], prepare, may_be_gone=may_be_gone)
+        yield
+
+
+def running_revision(given: str | None) -> str:
+    """Name the revision that runs: the one that the caller gave, else the one that the environment knows."""
+    revision = given or sql.current_revision()
+    if not revision:
+        raise MigrationError(
+            "the gate does not know which revision asks it: write gate(..., revision=revision)"
+        )
+    return revision
 
 
 def _open(
@@ -114,13 +134,14 @@ def _open(
         _pass(again if filled else asked, _under_the_lock, whole=not filled)
 
 
-def require(phase: str, checks: Sequence[str]) -> None:
+def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:
     """Ask these checks of a phase now, without a lock: what a `prepare` must be sure of."""
-    asked = [each for each in _asked(phase, insist=checks) if each.check.id in checks]
-    if sql.is_offline():
-        script.write(asked, ())
-    else:
-        _pass(asked, _on_one_snapshot)
+    with sql.running(running_revision(revision)):
+        asked = [each for each in _asked(phase, insist=checks) if each.check.id in checks]
+        if sql.is_offline():
+            script.write(asked, ())
+        else:
+            _pass(asked, _on_one_snapshot)
 
 
 def sql_refuses_offline_on_sqlite() -> None:
