@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format long matrix screens picture bench clean
+.PHONY: help demo test lint format long matrix screens rendered picture bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18
 
 screens: $(READY) ## write the kept screens anew (look at the difference)
 	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
+
+rendered: $(READY) ## write the kept scripts of the revisions anew (look at the difference)
+	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py

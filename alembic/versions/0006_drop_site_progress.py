@@ -13,9 +13,17 @@ Revises: 0005
 
 import sqlalchemy as sa
 
-from pipestate.ddl import archive_table, create_table, restore_table, table_of
-from pipestate.ddl.archive import forget_archived, note_absence, refresh_archived, require_archived
-from pipestate.ddl.column_archive import abandon_archived_columns
+from pipestate.ddl import (
+    abandon_archived_columns,
+    archive_table,
+    create_table,
+    forget_archived,
+    note_absence,
+    refresh_archived,
+    require_archived,
+    restore_table,
+    table_of,
+)
 from pipestate.ddl.force import force_reason
 from pipestate.gate import gate
 

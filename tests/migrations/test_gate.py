@@ -168,6 +168,16 @@ def write_lock(app: App, lock: str) -> None:
     (app.root / "alembic" / "versions" / "b2.py").write_text(SECOND.replace('["old_orders"]', lock))
 
 
+def test_a_gate_that_is_not_told_its_revision_says_how_to_tell_it(app: App) -> None:
+    at_a1_with_rows(app)
+    revision = app.root / "alembic" / "versions" / "b2.py"
+    revision.write_text(SECOND.replace(", revision=revision", ""))
+    done = app.alembic("upgrade", "head")
+    assert (done.returncode, app.has_table()) == (255, True)
+    assert "write gate(..., revision=revision)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_write_between_the_two_passes_closes_the_gate(app: App) -> None:
     """The application writes again after the first look, just before the table is locked."""
     at_a1_with_rows(app)

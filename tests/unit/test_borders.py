@@ -19,7 +19,7 @@ TOOL = [path for path in FILES if path.relative_to(PACKAGE).parts[0] not in APPL
 
 # From the bottom to the top: a package may import those of its own line and of the lines above it here.
 LAYERS = (
-    ("errors", "plural", "progress", "config", "plugins", "db", "embedded"),
+    ("errors", "plural", "progress", "config", "plugins", "db", "embedded", "safe", "interrupt"),
     ("runbook",),
     ("chain",),
     ("verify",),

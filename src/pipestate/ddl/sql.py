@@ -5,7 +5,6 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -73,10 +72,6 @@ def dollar(body: str, tag: str) -> str:
     while f"${tag}$" in body:
         tag += "_"
     return f"${tag}${body}${tag}$"
-
-
-def is_sqlite() -> bool:
-    return op.get_context().dialect.name == "sqlite"
 
 
 def is_offline() -> bool:
@@ -150,14 +145,22 @@ def begin_parts(revision: str) -> None:
 
 
 def current_revision() -> str:
-    """The revision that is being run; under another project's env.py, the file that is being run says it."""
+    """Name the revision that runs, as the environment or the gate has said it; "" where nobody has."""
     part = op.get_context().opts.get("pipestate_part")
-    if part and part[0]:
-        return str(part[0])
-    frame = sys._getframe()
-    while frame is not None and "down_revision" not in frame.f_globals:
-        frame = frame.f_back  # type: ignore[assignment]
-    return str(frame.f_globals["revision"]) if frame is not None else ""
+    return str(part[0]) if part else ""
+
+
+@contextmanager
+def running(revision: str) -> Iterator[None]:
+    """Say which revision runs, for an env.py that does not: what stands inside then knows it."""
+    options = op.get_context().opts
+    before = options.get("pipestate_part")
+    if not before or before[0] != revision:
+        begin_parts(revision)
+    try:
+        yield
+    finally:
+        options["pipestate_part"] = before
 
 
 def in_autocommit() -> bool:
@@ -167,13 +170,7 @@ def in_autocommit() -> bool:
 
 @contextmanager
 def autocommit() -> Iterator[None]:
-    """Statements that run outside a transaction; what precedes them in the revision is committed.
-
-    On SQLite, where nothing needs it and everything is one transaction, it does nothing.
-    """
-    if is_sqlite():
-        yield
-        return
+    """Run statements outside a transaction; what precedes them in the revision is committed (PostgreSQL)."""
     context = op.get_context()
     part = context.opts.setdefault("pipestate_part", ["", 0, False])
     part[1] += 1

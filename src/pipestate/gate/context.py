@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
+from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, heard_on_stderr
 from pipestate.ddl.mark import clear_mark
 from pipestate.gate import online, script
@@ -47,13 +48,13 @@ def gate(
             raise MigrationError(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
             )
-        question = read_question(
-            phase, running_revision(revision), recheck=recheck, insist=insist, sign_offs=sign_offs
-        )
-        tables = online.Tables(tuple(lock), may_be_gone)
-        _asker(context).pass_gate(question, tables, prepare)
-    _refuse_autocommit(context, question.revision)
-    yield
+        running = running_revision(revision)
+        question = read_question(phase, running, recheck=recheck, insist=insist, sign_offs=sign_offs)
+        with sql.running(running):
+            _asker(context).pass_gate(question, online.Tables(tuple(lock), may_be_gone), prepare)
+    _refuse_autocommit(context, running)
+    with sql.running(running):
+        yield
 
 
 def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:

@@ -22,10 +22,9 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.config import shown
-from pipestate.ddl import sql
+from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError, sqlstate, told_plainly
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.locks import lock_tables
 from pipestate.ddl.mark import set_mark
 from pipestate.gate.closed import GateClosed
 from pipestate.gate.question import Question

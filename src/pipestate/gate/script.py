@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from alembic import op
 
 from pipestate import db
-from pipestate.ddl import sql
+from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.locks import lock_tables
 from pipestate.ddl.mark import set_mark, setting
 from pipestate.gate.guarded import guard_output
 from pipestate.gate.online import ABSENT, NOT_READ_COMMITTED, Tables
