@@ -18,8 +18,11 @@ CONNECT_TIMEOUT_S = 10
 # For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
 # brings such options, and hands the next transaction to another session.
 # `row_security = off`: a check fails where a policy would hide rows from it, instead of passing.
+# One statement a call: not every driver takes several.
 SETTINGS = (
-    "SET LOCAL TimeZone = 'UTC'; SET LOCAL standard_conforming_strings = on; SET LOCAL row_security = off"
+    "SET LOCAL TimeZone = 'UTC'",
+    "SET LOCAL standard_conforming_strings = on",
+    "SET LOCAL row_security = off",
 )
 
 # The world of a look: what a check sees, wherever it runs and whatever the role, the database, a psqlrc or
@@ -91,8 +94,14 @@ def writer(url: URL) -> Iterator[Connection]:
     """A connection inside a transaction that is committed at the end."""
     with reachable(url), engine_for(url).begin() as connection:
         if url.get_backend_name() != "sqlite":
-            connection.exec_driver_sql(SETTINGS)
+            apply_settings(connection)
         yield connection
+
+
+def apply_settings(connection: Connection) -> None:
+    """PostgreSQL: make this transaction independent of what the role or the database has set."""
+    for setting in SETTINGS:
+        connection.exec_driver_sql(setting)
 
 
 def engine_for(url: URL, *, readonly: bool = False) -> Engine:

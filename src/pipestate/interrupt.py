@@ -5,11 +5,14 @@ arrives; the callback asks the server to cancel, and the query ends with an erro
 """
 
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import PipestateError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 WAIT_S = 0.5
 
@@ -49,6 +52,19 @@ def cancelling(done: Callable[[], str]) -> Iterator[None]:
         if not was_interrupted():
             raise
         raise Interrupted(done()) from error
+
+
+@contextmanager
+def cancelled_together(connections: "Sequence[Connection]") -> Iterator[None]:
+    """At Ctrl-C, which only the main thread hears, cancel what runs in the others."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _State.pressed = True
+        for connection in connections:
+            driver: Any = connection.connection.dbapi_connection
+            driver.cancel()
+        raise
 
 
 def listen() -> None:

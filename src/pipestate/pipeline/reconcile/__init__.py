@@ -170,7 +170,8 @@ def _apply(conn: Connection, redis: "Redis", step: Step, *, manual: bool) -> Out
 def _prepare(conn: Connection) -> None:
     """The reader's settings, or the version of a row would be another text in another time zone."""
     if conn.dialect.name == "postgresql":
-        conn.exec_driver_sql(f"{db.SETTINGS}; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        db.apply_settings(conn)
+        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 def _take(conn: Connection, step: Step, *, manual: bool) -> bool:
