@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
 from pipestate.errors import Unreachable
+from pipestate.interrupt import listen, telling
 
 CONNECT_TIMEOUT_S = 10
 
@@ -76,7 +77,11 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
     together refuse what either alone lets through (PRAGMA, ATTACH, VACUUM INTO).
     """
     engine = engine_for(url, readonly=True)
-    with reachable(url), engine.connect() as plain:
+    with (
+        telling(lambda: "what ran was cancelled, nothing was changed"),
+        reachable(url),
+        engine.connect() as plain,
+    ):
         if url.get_backend_name() == "sqlite":
             _lock_down(plain)
             yield plain
@@ -92,7 +97,8 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
 @contextmanager
 def writer(url: URL) -> Iterator[Connection]:
     """A connection inside a transaction that is committed at the end."""
-    with reachable(url), engine_for(url).begin() as connection:
+    rolled_back = "what ran was cancelled and rolled back"
+    with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
         if url.get_backend_name() != "sqlite":
             apply_settings(connection)
         yield connection
@@ -107,6 +113,7 @@ def apply_settings(connection: Connection) -> None:
 def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     """An engine without a pool: a command connects, works and goes."""
     if url.get_backend_name() != "sqlite":
+        listen()
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
         return create_engine(url, poolclass=NullPool, connect_args=arguments)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():

@@ -14,7 +14,6 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.errors import PipestateError
-from pipestate.interrupt import was_interrupted
 from pipestate.runbook.plainread import explains
 from pipestate.verify.values import Result
 
@@ -43,7 +42,7 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
                 return _counted_here(_execute(connection, sql), most)
             return _counted_there(connection, sql, most)
         except DBAPIError as error:
-            if error.connection_invalidated or was_interrupted():
+            if error.connection_invalidated:
                 raise
             raise QueryFailed(_reason(error, timeout_s)) from error
         except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
