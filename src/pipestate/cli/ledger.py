@@ -10,7 +10,7 @@ from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
 from pipestate.ledger import record as book
-from pipestate.pipeline.cli.options import RedisUrl, redis
+from pipestate.pipeline.cli.options import RedisUrl
 from pipestate.render.machine import instant
 from pipestate.runbook.model import is_id
 
@@ -61,16 +61,11 @@ def observe(
 
     Example: pipestate observe --set sqs_queue_depth=12
     """
-    from pipestate.pipeline.queues.config import read_wiring
-    from pipestate.pipeline.queues.rq.registries import counts
+    from pipestate.pipeline.queues.probe import probe
 
     to = target(database_url, config)
     given = dict(book.parse_fact(fact) for fact in facts or [])
-    probed: dict[str, float] = {}
-    wiring = read_wiring(to.ini)
-    url = redis(redis_url, wiring)
-    if url:
-        probed = counts(url, wiring)
+    probed = probe(to.ini, redis_url)
     if not given and not probed:
         raise ConfigError(
             "nothing to observe: give --set name=value, or --redis-url (REDIS_URL) for the queues"
