@@ -39,11 +39,11 @@ def backfill(
     library.require_batch_size(batch_size)
     storage = open_storage(storage_dir)
     gc.disable()  # a plan may have a million small values, and each of them outlives the collector
-    with progress("counting") as counting:
+    with progress("counting", "sites") as counting:
         plan = library.plan(to.url, storage, threshold=timedelta(hours=threshold_hours), on_progress=counting)
     moves = plan.moves
     if not dry_run:
-        with progress("writing") as writing:
+        with progress("writing", "sites") as writing:
             moves = library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
     if json_:
         print_json(

@@ -39,7 +39,7 @@ def reconcile(
     require_threshold(threshold_hours)
     to = target(database_url, config)
     storage = open_storage(storage_dir) if storage_dir else None
-    with open_queues(to.ini, redis_url) as (queues, names), progress("recovering") as on_progress:
+    with open_queues(to.ini, redis_url) as (queues, names), progress("recovering", "sites") as on_progress:
         rules = library.Rules(names, storage, threshold_hours, max_attempts, site)
         if not dry_run:
             revision = to.revisions().current

@@ -44,7 +44,8 @@ def write_recovery(
 def _prepare(conn: Connection) -> None:
     """Use the reader's settings: in another time zone the version of a row would be another text."""
     if conn.dialect.name == "postgresql":
-        conn.exec_driver_sql(f"{db.SETTINGS}; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        db.apply_settings(conn)
+        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:

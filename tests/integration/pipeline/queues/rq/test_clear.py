@@ -19,7 +19,8 @@ from rq.queue import Queue
 
 from pipestate.errors import ConfigError
 from pipestate.pipeline.planning import Outcome, Plan, Result
-from pipestate.pipeline.queues import clear, probe
+from pipestate.pipeline.probe import count_blocked
+from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.figures import Figures, figures
 from pipestate.pipeline.queues.port import Blocked, Exported, Place, State
@@ -76,7 +77,7 @@ def in_short(results: list[Result[Blocked]]) -> Cleared:
 
 
 def counts(scene: Scene, config: QueueConfig = CONFIG) -> dict[str, float]:
-    return probe.counts(RqQueues(scene.redis), config)
+    return count_blocked(RqQueues(scene.redis), config)
 
 
 def test_the_scene_of_the_runbook(scene: Scene, queues_url: str, file: Path) -> None:

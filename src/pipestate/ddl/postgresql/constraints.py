@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 
-from pipestate.ddl import objects, sql, sqlite
-from pipestate.ddl.archive import parents
-from pipestate.ddl.locks import lock_tables
+from pipestate.ddl import objects, sql
+from pipestate.ddl.postgresql.archive import parents
+from pipestate.ddl.postgresql.locks import lock_tables
 
 
 def add_checks(table: str, checks: Mapping[str, str]) -> None:
     """Named CHECKs. Rows that break one are found first: nothing is changed when there are any."""
-    if sql.is_sqlite():
-        sqlite.add_checks(table, checks)
-        return
     for name, condition in checks.items():
         refuse_rows(
             table,
@@ -27,9 +24,6 @@ def add_foreign_key(
     table: str, name: str, column: str, target: str, *, on_delete: str, target_column: str = "id"
 ) -> None:
     """A named foreign key, unless the table has one of its own on that column to that target."""
-    if sql.is_sqlite():
-        sqlite.add_foreign_key(table, name, column, target, target_column, on_delete)
-        return
     child, parent = sql.name(column), sql.name(target_column)
     action = {"CASCADE": "c", "SET NULL": "n"}[on_delete]
     missing = (
@@ -60,9 +54,6 @@ def add_foreign_key(
 
 
 def drop_constraint(table: str, name: str) -> None:
-    if sql.is_sqlite():
-        sqlite.drop_constraint(table, name)
-        return
     lock_tables(table, also=parents(table))
     sql.do_when(
         f"{sql.regclass(table)} IS NOT NULL AND {objects.is_ours('constraint', f'{table}.{name}')}",

@@ -1,14 +1,13 @@
 """Indexes: built concurrently, rebuilt where an interrupted build left an INVALID one."""
 
-from dataclasses import dataclass
-
 from alembic import op
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.ddl import objects, sql, sqlite
+from pipestate.ddl import objects, sql
+from pipestate.ddl.definitions import Index
 from pipestate.ddl.failure import MigrationError, sqlstate
-from pipestate.ddl.locks import SESSION_LOCK_TIMEOUT
+from pipestate.ddl.postgresql.locks import SESSION_LOCK_TIMEOUT
 
 BUILD_PATIENCE = "10min"
 
@@ -20,28 +19,6 @@ OLDEST_TRANSACTION = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index, with its keys and predicate spelt as PostgreSQL prints them: `(a, b DESC)`."""
-
-    name: str
-    table: str
-    keys: str
-    unique: bool = False
-    where: str | None = None
-
-    def definition(self) -> str:
-        predicate = f" WHERE ({self.where})" if self.where else ""
-        return f"({self.keys}){predicate}"
-
-    def statement(self, concurrently: bool = False) -> str:
-        unique = "UNIQUE " if self.unique else ""
-        how = "CONCURRENTLY " if concurrently else ""
-        return (
-            f"CREATE {unique}INDEX {how}{sql.name(self.name)} ON {sql.name(self.table)} {self.definition()}"
-        )
-
-
 def create_index(index: Index) -> None:
     """Make sure that the index exists, is valid and is what it says; writers go on meanwhile.
 
@@ -49,9 +26,6 @@ def create_index(index: Index) -> None:
     2. An INVALID one is what an interrupted build left: drop it concurrently.
     3. Build what is missing, concurrently.
     """
-    if sql.is_sqlite():
-        _create_on_sqlite(index)
-        return
     exists = _exists(index)
     sql.refuse_when(
         f"EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' "
@@ -76,11 +50,6 @@ def create_index(index: Index) -> None:
 
 def drop_index(name: str) -> None:
     """Drop an index of ours without blocking anybody."""
-    if sql.is_sqlite():
-        if objects.is_ours_on_sqlite("index", name):
-            sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
-            sql.emit(objects.forget("index", name))
-        return
     with sql.autocommit():
         sql.execute_when(
             f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}",
@@ -106,18 +75,6 @@ def _is_other(index: Index) -> str:
         f"i.indrelid <> {sql.regclass(index.table)} OR i.indisunique <> {str(index.unique).lower()} "
         f"OR {actual} <> {sql.literal(index.definition())}"
     )
-
-
-def _create_on_sqlite(index: Index) -> None:
-    actual = None if sql.is_offline() else sqlite.index_definition(index.name)
-    if actual is None:
-        sql.emit(index.statement())
-        sql.emit(objects.remember("index", index.name))
-    elif sqlite.folded(actual) != sqlite.folded(index.statement()):
-        raise MigrationError(
-            f"index {index.name} exists with another definition: {actual}; wanted: {index.statement()}. "
-            "Drop or rename it, then run the same again"
-        )
 
 
 def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:

@@ -5,7 +5,6 @@ the queue behind it pass, and asks again, with a growing and jittered pause, unt
 then it says who is in the way.
 """
 
-import sqlite3
 import sys
 import time
 from collections.abc import Iterator
@@ -51,8 +50,6 @@ def lock_tables(
     A lower deadlock_timeout, where the role may set it, makes PostgreSQL cancel an autovacuum that is
     in the way; it does so only for those who wait longer than that.
     """
-    if sql.is_sqlite():
-        return
     wanted = "VALUES " + ", ".join(f"({sql.literal(sql.name(table))})" for table in tables)
     if also is not None:
         wanted += f" UNION {also}"
@@ -130,28 +127,6 @@ def one_migration_at_a_time(
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:a, :b)"), key)
             connection.rollback()
-
-
-def hold_sqlite_file(driver: sqlite3.Connection, *, patience_s: float = MIGRATION_PATIENCE_S) -> None:
-    """One migration at a time on SQLite: the file's lock, kept from transaction to transaction.
-
-    All or nothing: one who waits must hold no shared lock, because in this mode it would keep that, and
-    the one that works could never write.
-    """
-    driver.execute("PRAGMA busy_timeout = 0")
-    give_up_at = time.monotonic() + patience_s
-    while True:
-        driver.execute("PRAGMA locking_mode = EXCLUSIVE")
-        try:
-            driver.execute("BEGIN EXCLUSIVE")
-            driver.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= give_up_at:
-                raise
-            driver.execute("PRAGMA locking_mode = NORMAL")
-            time.sleep(0.2)
-        else:
-            return
 
 
 def assert_still_alone(connection: Connection) -> None:

@@ -7,15 +7,10 @@ and what must be put back with it.
 
 from collections.abc import Mapping, Sequence
 
-from alembic import op
-from sqlalchemy import inspect
-
-from pipestate.ddl import objects, sql, sqlite_archive
-from pipestate.ddl.batches import update_in_batches
-from pipestate.ddl.failure import MigrationError
+from pipestate.ddl import objects, sql
 from pipestate.ddl.force import entry, force_reason
-from pipestate.ddl.locks import lock_tables
-from pipestate.ledger.record import who
+from pipestate.ddl.postgresql.batches import update_in_batches
+from pipestate.ddl.postgresql.locks import lock_tables
 
 SCHEMA = "pipestate_archive"
 MANIFEST = f"{SCHEMA}.manifest"
@@ -36,9 +31,6 @@ def archive_table(table: str, *, when: str = "true") -> None:
     Its outgoing foreign keys are dropped and written down: an archived one would still hold back
     deletes. What points at the table, or reads it, is refused: it would follow into the archive.
     """
-    if sql.is_sqlite():
-        sqlite_archive.archive_table(table)
-        return
     wanted = f"{sql.regclass(table)} IS NOT NULL AND ({when})"
     refuse_dependents(table, wanted)
     sql.refuse_when(
@@ -72,9 +64,6 @@ def restore_table(table: str) -> None:
     A foreign key that such rows break comes back NOT VALID, with a warning: nothing is lost. The
     manifest goes on naming the table, so that a rerun after a kill knows it; `forget_archived` ends that.
     """
-    if sql.is_sqlite():
-        sqlite_archive.bring_back_table(table)
-        return
     sql.refuse_when(
         f"{sql.regclass(f'{SCHEMA}.{table}')} IS NOT NULL AND {sql.regclass(table)} IS NOT NULL",
         f"{table} exists again, so the archived one cannot come back: rename or drop it, then run the same again",
@@ -96,9 +85,6 @@ def restore_table(table: str) -> None:
 
 def bring_back_table(table: str, *, forget: bool = True) -> None:
     """The move itself, in the revision's transaction; nothing happens where nothing is archived."""
-    if sql.is_sqlite():
-        sqlite_archive.bring_back_table(table)
-        return
     archived = (
         f"{sql.regclass(f'{SCHEMA}.{table}')} IS NOT NULL AND {sql.regclass(table)} IS NULL "
         f"AND {sql.regclass(MANIFEST)} IS NOT NULL"
@@ -127,9 +113,6 @@ def bring_back_table(table: str, *, forget: bool = True) -> None:
 def changed_since_archived(kind: str, name: str, time: str) -> str:
     """As an SQL condition: is that time after the archiving?"""
     entry = f"WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}"
-    if sql.is_sqlite():
-        since = f"(SELECT julianday(archived_at) FROM {sqlite_archive.MANIFEST} {entry})"
-        return f"julianday({time}) > {since}"
     return f"{time} > (SELECT archived_at FROM {MANIFEST} {entry})"
 
 
@@ -141,9 +124,7 @@ def refresh_archived(
     For rows `s` of `source` that changed since, or that it does not know, its columns become what
     `derived` says; where that is NULL, the archived value stays. In batches, idempotent.
     """
-    aside = f"{sqlite_archive.PREFIX}{table}" if sql.is_sqlite() else f"{SCHEMA}.{table}"
-    if sql.is_sqlite() and (sql.is_offline() or not sqlite_archive.is_archived(table)):
-        return
+    aside = f"{SCHEMA}.{table}"
     target, column, origin = sql.name(aside), sql.name(key), sql.name(source)
     changed = changed_since_archived("table", table, f"s.{sql.name(changed_at)}")
     known = f"s.{column} = {target}.{column}"
@@ -153,14 +134,6 @@ def refresh_archived(
         f"SELECT s.{column}, %s FROM {origin} s WHERE {{range s}} AND s.current_stage IS NOT NULL "
         f"AND NOT EXISTS (SELECT 1 FROM {target} WHERE {known}) ON CONFLICT DO NOTHING"
     )
-    if sql.is_sqlite():
-        new = ", ".join(
-            f"{sql.name(n)} = coalesce(({e}), {target}.{sql.name(n)})" for n, e in derived.items()
-        )
-        sql.emit(update.replace("{range s}", "true").replace("%s", new))
-        if not sqlite_archive.needs_more(aside, (key, *derived)):
-            sql.emit(insert.replace("{range s}", "true").replace("%s", ", ".join(derived.values())))
-        return
     there = f"{sql.regclass(aside)} IS NOT NULL"
     # Columns of the application's own that must have a value: then a new row cannot be made up.
     more = (
@@ -192,9 +165,6 @@ def refresh_archived(
 
 def note_absence(kind: str, name: str) -> None:
     """Where there was nothing to archive, say so: then there is nothing to bring back either."""
-    if sql.is_sqlite():
-        sqlite_archive.note_absence(kind, name)
-        return
     create_archive("true")
     sql.emit(
         f"INSERT INTO {MANIFEST} (kind, name, origin, definition) "
@@ -210,10 +180,6 @@ def require_archived(kind: str, name: str) -> None:
         f"the archive of {what} is gone (purged?), so this downgrade cannot bring it back. "
         "To go on and have it empty, or derived from the new columns: alembic -x force='reason' downgrade ..."
     )
-    if sql.is_sqlite():
-        if not sql.is_offline() and not sqlite_archive.is_known(kind, name):
-            _refuse_or_record(message, name)
-        return
     aside = f"{sql.regclass(f'{SCHEMA}.{name}_columns')} IS NOT NULL"
     if kind == "table":  # in the archive, or back already in a run that was killed
         aside = f"coalesce({sql.regclass(f'{SCHEMA}.{name}')}, {sql.regclass(name)}) IS NOT NULL"
@@ -234,21 +200,10 @@ def require_archived(kind: str, name: str) -> None:
     )
 
 
-def _refuse_or_record(message: str, name: str) -> None:
-    reason = force_reason()
-    if reason is None:
-        raise MigrationError(message)
-    if inspect(op.get_bind()).has_table("pipestate_run"):
-        sql.emit(entry(reason, runbook="downgrade", phase=name, actor=sql.literal(who())))
-
-
 def forget_archived(kind: str, name: str) -> None:
     """The last word of a downgrade, in the transaction of the new version: it is not archived any more."""
     entry = f"WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}"
-    if not sql.is_sqlite():
-        sql.do_when(f"{sql.regclass(MANIFEST)} IS NOT NULL", f"DELETE FROM {MANIFEST} {entry}")
-    elif sql.is_offline() or sqlite_archive.has_manifest():
-        sql.emit(f"DELETE FROM {sqlite_archive.MANIFEST} {entry}")
+    sql.do_when(f"{sql.regclass(MANIFEST)} IS NOT NULL", f"DELETE FROM {MANIFEST} {entry}")
 
 
 def parents(table: str) -> str:
@@ -267,9 +222,6 @@ def create_archive(when: str) -> None:
 
 def drop_archive_if_empty() -> None:
     """At the end of `downgrade base`: leave no empty schema behind."""
-    if sql.is_sqlite():
-        sqlite_archive.drop_manifest_if_empty()
-        return
     sql.do(
         f"""  IF {sql.regclass(MANIFEST)} IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM {MANIFEST})' INTO used;

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.schema import CreateColumn
 
-from pipestate.ddl import objects, sql, sqlite
-from pipestate.ddl.batches import update_in_batches
-from pipestate.ddl.constraints import refuse_rows
-from pipestate.ddl.locks import lock_tables
+from pipestate.ddl import objects, sql
+from pipestate.ddl.postgresql.batches import update_in_batches
+from pipestate.ddl.postgresql.constraints import refuse_rows
+from pipestate.ddl.postgresql.locks import lock_tables
 
 # What an adopted column may be, for what we would have created: conditions on its pg_type row.
 FAMILIES = {
@@ -27,9 +27,6 @@ def add_columns(addition: sa.Table) -> None:
     Defaults must be constants: then PostgreSQL writes no row. A column that is there with a type of
     another family is refused; one that is there without its default gets it.
     """
-    if sql.is_sqlite():
-        sqlite.add_columns(addition)
-        return
     table, columns = addition.name, list(addition.columns)
     _refuse_other_types(table, columns)
     incomplete = _incomplete(table, columns)
@@ -58,9 +55,6 @@ def add_columns(addition: sa.Table) -> None:
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
     """Drop those that the chain created, in one ALTER."""
-    if sql.is_sqlite():
-        sqlite.drop_columns(table, columns)
-        return
     ours = (
         f"SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') "
         f"FROM unnest(ARRAY[{sql.literals(list(columns))}]) c"
@@ -87,8 +81,6 @@ def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str
     that are named are dropped first: create them again, concurrently, afterwards. Another zone makes
     PostgreSQL rewrite the table under the lock; the documentation says so.
     """
-    if sql.is_sqlite():
-        return
     zone = op.get_context().opts.get("pipestate_naive_timezone", "UTC")
     anything = " OR ".join(
         _has_column(table, column, also=" AND atttypid = 'timestamp'::regtype") for column in columns
@@ -116,9 +108,6 @@ def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
     2. Under a short lock, a CHECK that says the same, NOT VALID; validated beside the traffic.
     3. Under a short lock, SET NOT NULL, which now needs no scan, and the CHECK goes.
     """
-    if sql.is_sqlite():
-        sqlite.require_not_null(table, repairs)
-        return
     rule = f"ck_{table}_present"
     names = {column: sql.name(column) for column in repairs}
     nullable = (
@@ -162,8 +151,7 @@ def beyond_repair(repairs: Mapping[str, str]) -> str:
 
 
 def comment_column(table: str, column: str, comment: str) -> None:
-    if not sql.is_sqlite():
-        sql.emit(f"COMMENT ON COLUMN {sql.name(f'{table}.{column}')} IS {sql.literal(comment)}")
+    sql.emit(f"COMMENT ON COLUMN {sql.name(f'{table}.{column}')} IS {sql.literal(comment)}")
 
 
 def _definition(column: sa.Column[Any]) -> str:

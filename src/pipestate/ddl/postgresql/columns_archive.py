@@ -10,10 +10,11 @@ Back: the columns are added again, the values return in batches, and then what h
 
 from collections.abc import Sequence
 
-from pipestate.ddl import archive, sql, sqlite_archive
-from pipestate.ddl.batches import update_in_batches
+from pipestate.ddl import sql
 from pipestate.ddl.force import closed
-from pipestate.ddl.locks import lock_tables
+from pipestate.ddl.postgresql import archive
+from pipestate.ddl.postgresql.batches import update_in_batches
+from pipestate.ddl.postgresql.locks import lock_tables
 
 # The transaction time of the last write that a trigger saw; NULL for rows that were only copied.
 WRITTEN_AT = "written_at"
@@ -21,8 +22,6 @@ WRITTEN_AT = "written_at"
 
 def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
     """Copy the columns' values aside and keep the copy true. Run again, it goes on where it stopped."""
-    if sql.is_sqlite():
-        return
     there = _any_column(table, columns)
     archive.refuse_dependents(table, there, columns=columns)
     generated = (
@@ -47,8 +46,6 @@ def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
 
 def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
     """Under the lock: refuse where the triggers saw one of the columns written. An index answers."""
-    if sql.is_sqlite():
-        return
     runbook, _, phase = gate.partition("/")
     copy = sql.name(copy_name(table))
     late = f"SELECT count(*) FROM {copy} WHERE {WRITTEN_AT} > now() - interval {sql.literal(within)}"
@@ -68,16 +65,11 @@ def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
 
 def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
     """Drop the columns and the triggers, and write down what hung on them. The caller holds the lock."""
-    if sql.is_sqlite():
-        sqlite_archive.archive_columns(table, columns)
-        return
     sql.do(_removal(table, columns), "  todo text;")
 
 
 def abandon_archived_columns(table: str) -> None:
     """Take back what an archiving that never came to its end has left: the triggers and the copy."""
-    if sql.is_sqlite():
-        return
     target, keep = sql.name(table), sql.name(f"{archive.SCHEMA}.keep_{table}_columns")
     begun = (
         f"EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {sql.regclass(table)} "

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from pipestate.ddl import archive, sql, sqlite_archive
-from pipestate.ddl.batches import update_in_batches
-from pipestate.ddl.column_archive import copy_name, names_of
-from pipestate.ddl.locks import lock_tables
+from pipestate.ddl import sql
+from pipestate.ddl.postgresql import archive
+from pipestate.ddl.postgresql.batches import update_in_batches
+from pipestate.ddl.postgresql.columns_archive import copy_name, names_of
+from pipestate.ddl.postgresql.locks import lock_tables
 
 
 def restore_columns(
@@ -17,9 +18,6 @@ def restore_columns(
     its values are `derived`, expressions over the same two. A row that was not there yet has changed.
     Rows in which somebody has written one of the columns since they came back are left alone.
     """
-    if sql.is_sqlite():
-        sqlite_archive.restore_columns(table, key, changed=changed, derived=derived)
-        return
     there = f"{sql.regclass(copy_name(table))} IS NOT NULL AND {sql.regclass(archive.MANIFEST)} IS NOT NULL"
     archive.create_archive("true")
     lock_tables(table, when=there)
@@ -53,10 +51,6 @@ def restore_columns(
 
 def empty_copy(table: str, key: str) -> None:
     """In place of a copy that was purged: then every row counts as changed, and its values are derived."""
-    if sql.is_sqlite():
-        if not sql.is_offline():
-            sqlite_archive.empty_copy(table, key)
-        return
     copy, column = sql.name(copy_name(table)), sql.name(key)
     sql.do(
         f"""  IF {sql.regclass(archive.MANIFEST)} IS NULL OR {sql.regclass(copy_name(table))} IS NOT NULL THEN
