@@ -1,83 +1,72 @@
-"""Ridding the queues of what can never end: plan, export, clear.
+"""Clear the queues of jobs that can never end.
 
-1. `plan_clearing` names the ids. It only reads; a dry run ends here.
-2. `export` (export.py) writes those jobs into a file and syncs it.
-3. `clear` takes what was exported, nothing else, and removes each job that is still as the file has it.
+1. `plan` lists them. It only reads; a dry run ends here.
+2. `apply` exports those jobs into a file and syncs it; then it deletes each job that is still as the file
+   has it. Everything is on the disk before anything is deleted.
 
-Jobs that appear after the plan are left for the next run, and so are jobs that changed after the export.
+Jobs that appear after the plan are left for the next run, and so are jobs that changed since.
 """
 
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
-from pipestate.pipeline.queues.config import Wiring
-from pipestate.pipeline.queues.rq.registries import Registry, State, in_the_way, registries
-from pipestate.pipeline.queues.rq.remove import Outcome, remove
+from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.queues.export_file import appending, as_line
+from pipestate.pipeline.queues.port import Blocked, Exported, Obstacle, Queues
 from pipestate.progress import Progress, untold
 
-if TYPE_CHECKING:
-    from redis import Redis
-
-    from pipestate.pipeline.queues.export_file import Export
+LINES_AT_ONCE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """An id that is to leave its registry: with its job, or dangling, when there is none."""
-
-    id: str
-    registry: Registry
-    dangling: bool
+def plan(queues: Queues, obstacles: tuple[Obstacle, ...]) -> Plan[Blocked]:
+    """List the jobs to delete, in the order of the obstacles."""
+    return Plan([Result(job, Outcome.DELETED) for job in queues.blocked(obstacles)])
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How many of each."""
-
-    deferred_coordinators: int = 0
-    failed_ocr_jobs: int = 0
-    dangling: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.deferred_coordinators or self.failed_ocr_jobs or self.dangling)
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """What was deleted; what was left because it changed; what somebody else had deleted before."""
-
-    deleted: Figures = field(default_factory=Figures)
-    changed: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-
-
-def plan_clearing(redis: "Redis", wiring: Wiring) -> tuple[Planned, ...]:
-    """Coordinators first: they wait for the jobs that come after them."""
-    return tuple(
-        Planned(kept.id, registry, kept.gone)
-        for registry in registries(redis, wiring)
-        for kept in in_the_way(redis, registry)
-    )
+def apply(
+    queues: Queues,
+    plan: Plan[Blocked],
+    file: Path,
+    *,
+    on_exported: Callable[[int], None] = lambda number: None,
+    on_progress: Progress = untold,
+) -> list[Result[Blocked]]:
+    """Export the planned jobs to the file, then delete them; `on_exported` is told how many it holds."""
+    jobs = [result.subject for result in plan.to_do]
+    read = export(queues, jobs, file, lambda done, total: on_progress(done // 2, total))
+    exported = [each for each in read if isinstance(each, Exported)]
+    on_exported(len(exported))
+    deleted = _cleared(queues, exported, len(jobs), on_progress)
+    return [
+        Result(job, next(deleted) if isinstance(each, Exported) else each)
+        for job, each in zip(jobs, read, strict=True)
+    ]
 
 
-def figures(planned: tuple[Planned, ...]) -> Figures:
-    number = Counter("dangling" if each.dangling else each.registry.state for each in planned)
-    return Figures(number[State.DEFERRED], number[State.FAILED], number["dangling"])
+def export(
+    queues: Queues, jobs: list[Blocked], file: Path, on_progress: Progress = untold
+) -> list[Exported | Outcome]:
+    """Append the jobs to the file, and return when they are on the disk; of each, the proof that stays small."""
+    kept: list[Exported | Outcome] = []
+    with appending(file) as write:
+        for page in _pages(queues.export(jobs)):
+            write(b"".join(as_line(queues.format, each) for each in page if isinstance(each, Exported)))
+            kept += [replace(each, content={}) if isinstance(each, Exported) else each for each in page]
+            on_progress(len(kept), len(jobs))
+    return kept
 
 
-def clear(redis: "Redis", export: "Export", on_progress: Progress = untold) -> Cleared:
-    """Remove those jobs and all that RQ keeps about them."""
-    outcomes = []
-    for job, how in zip(export.jobs, remove(redis, export.jobs), strict=True):
-        outcomes.append((job, how))
-        on_progress(len(outcomes), len(export.jobs))
+def _cleared(
+    queues: Queues, exported: list[Exported], total: int, on_progress: Progress
+) -> Iterator[Outcome]:
+    for number, outcome in enumerate(queues.clear(exported), 1):
+        on_progress((total + number) // 2, total)
+        yield outcome
 
-    def ended(outcome: Outcome) -> tuple[Planned, ...]:
-        return tuple(job.planned for job, how in outcomes if how is outcome)
 
-    return Cleared(
-        figures(ended(Outcome.DELETED)),
-        export.changed + tuple(each.id for each in ended(Outcome.CHANGED)),
-        export.gone + tuple(each.id for each in ended(Outcome.GONE)),
-    )
+def _pages(items: Iterable[Exported | Outcome]) -> Iterator[list[Exported | Outcome]]:
+    waiting = iter(items)
+    while page := list(islice(waiting, LINES_AT_ONCE)):
+        yield page

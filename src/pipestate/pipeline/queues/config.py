@@ -1,7 +1,8 @@
-"""Which queue and which function stand for a stage's jobs and for its coordinator.
+"""The queues' section of alembic.ini: which queue and which function stand for each stage.
 
-The section `[pipestate:queues]` of alembic.ini says it: a line for `<stage>_job` and for
-`<stage>_coordinator`, each with the queue, the function as workers import it, and if need be a timeout.
+`[pipestate:queues]` has a line for `<stage>_job` and for `<stage>_coordinator`, each with the queue, the
+function as workers import it, and if need be a timeout. `backend` names another queue than RQ, `url` its
+address; `redis_url` is RQ's. `missing` names the application's function that knows which jobs are missing.
 """
 
 import configparser
@@ -11,29 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipestate.errors import ConfigError
+from pipestate.pipeline.queues.port import Obstacle, Place, State
 from pipestate.pipeline.stages import STAGES, step_of
 
 SECTION = "pipestate:queues"
+SETTINGS = ("backend", "url", "redis_url", "missing")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 EXAMPLE = "ocr_job = ocr clerk.workers.ocr_page_job 10m"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a call goes. Without the module it can be recognised in a queue, but not enqueued."""
-
-    queue: str
-    function: str
-    timeout: int | None = None
-
-    @property
-    def name(self) -> str:
-        return self.function.rpartition(".")[2]
-
-    @property
-    def importable(self) -> bool:
-        return "." in self.function
-
+RQ = "rq"
 
 # What the queues of this migration hold where nothing else is said.
 DEFAULT_JOBS = {"ocr": Place("ocr", "ocr_page_job")}
@@ -41,28 +27,37 @@ DEFAULT_COORDINATORS = {"ocr": Place("compilation", "ocr_complete_coordinator")}
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """All places, and the application's own answer to which jobs of a stage are missing."""
+class QueueConfig:
+    """The places of all calls, and which queue they are in."""
 
     jobs: Mapping[str, Place] = field(default_factory=lambda: DEFAULT_JOBS)
     coordinators: Mapping[str, Place] = field(default_factory=lambda: DEFAULT_COORDINATORS)
     missing: str | None = None
-    redis_url: str | None = None
+    backend: str = RQ
+    url: str | None = None
 
     def coordinator(self, stage: str) -> Place | None:
-        """One follows all stages that run side by side: it may be named for any of them."""
+        """One coordinator follows all stages that run side by side: it may be named for any of them."""
         named = (self.coordinators.get(peer) for peer in (stage, *step_of(stage)))
         return next((place for place in named if place is not None), None)
 
     def queues(self) -> list[str]:
         return sorted({place.queue for place in (*self.jobs.values(), *self.coordinators.values())})
 
+    def obstacles(self) -> tuple[Obstacle, Obstacle]:
+        """What blocks the pipeline: deferred coordinators first, for they wait for the failed OCR jobs."""
+        after, page = self.coordinators["ocr"], self.jobs["ocr"]
+        return (
+            Obstacle(after.queue, State.DEFERRED, after.name),
+            Obstacle(page.queue, State.FAILED, page.name),
+        )
 
-def read_wiring(ini: Path) -> Wiring:
-    """The section of that alembic.ini, over what this migration's queues are called."""
+
+def read_config(ini: Path) -> QueueConfig:
+    """Read the section of that alembic.ini, over what this migration's queues are called."""
     parser = _parsed(ini)
     if not parser.has_section(SECTION):
-        return Wiring()
+        return QueueConfig()
     jobs, coordinators = dict(DEFAULT_JOBS), dict(DEFAULT_COORDINATORS)
     for key, value in parser.items(SECTION):
         stage, _, what = key.rpartition("_")
@@ -70,13 +65,15 @@ def read_wiring(ini: Path) -> Wiring:
             jobs[stage] = _place(ini, key, value)
         elif stage in STAGES and what == "coordinator":
             coordinators[stage] = _place(ini, key, value)
-        elif key not in ("missing", "redis_url") and key not in parser.defaults():
+        elif key not in SETTINGS and key not in parser.defaults():
             raise ConfigError(
-                f"{ini}: [{SECTION}] has {key}; write <stage>_job or <stage>_coordinator, "
-                f"where a stage is one of {', '.join(STAGES)}"
+                f"{ini}: [{SECTION}] has {key}; write <stage>_job or <stage>_coordinator, where a stage is "
+                f"one of {', '.join(STAGES)}, or one of {', '.join(SETTINGS)}"
             )
-    url = parser.get(SECTION, "redis_url", fallback=None)
-    return Wiring(jobs, coordinators, parser.get(SECTION, "missing", fallback=None), url)
+    setting = {key: parser.get(SECTION, key, fallback="").strip() or None for key in SETTINGS}
+    backend = setting["backend"] or RQ
+    url = setting["redis_url" if backend == RQ else "url"]
+    return QueueConfig(jobs, coordinators, setting["missing"], backend, url)
 
 
 def _parsed(ini: Path) -> configparser.ConfigParser:
@@ -85,7 +82,7 @@ def _parsed(ini: Path) -> configparser.ConfigParser:
         parser.read(ini, encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError) as error:
         # Its message has lines of its own, and names the file as it was opened.
-        raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; mend it there") from error
+        raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; fix it there") from error
     return parser
 
 

@@ -1,55 +1,32 @@
-"""How full the queues are."""
+"""How full the queues are, and how many of their jobs block the pipeline."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pipestate.pipeline.queues.clear import Figures, figures, plan_clearing
-from pipestate.pipeline.queues.config import Wiring
-
-if TYPE_CHECKING:
-    from redis import Redis
-    from rq import Queue
-
-STATES = ("started", "deferred", "scheduled", "failed", "finished")
+from pipestate.pipeline.queues.config import QueueConfig
+from pipestate.pipeline.queues.figures import Figures, figures
+from pipestate.pipeline.queues.port import Depth, Queues
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
-    """The ids that a queue and its registries hold, and those of them that stand in the way."""
+class QueueState:
+    """A queue's depth, and what of it blocks the pipeline."""
 
-    queue: str
-    queued: int
-    started: int
-    deferred: int
-    scheduled: int
-    failed: int
-    finished: int
+    depth: Depth
     in_the_way: Figures
 
 
-def depths(redis: "Redis", wiring: Wiring) -> list[Depth]:
-    """Each queue of the wiring, without changing anything: RQ's own counting drops expired entries."""
-    from rq import Queue
-
-    plan = plan_clearing(redis, wiring)
-    standing = {
-        name: figures(tuple(each for each in plan if each.registry.queue == name)) for name in wiring.queues()
-    }
-    return [_depth(redis, Queue(name, connection=redis), stands) for name, stands in standing.items()]
+def read_depths(queues: Queues, config: QueueConfig) -> list[QueueState]:
+    """Look into every queue of the configuration, without changing anything."""
+    blocked = queues.blocked(config.obstacles())
+    return [
+        QueueState(depth, figures(job for job in blocked if job.obstacle.queue == depth.queue))
+        for depth in queues.depths(config.queues())
+    ]
 
 
-def _depth(redis: "Redis", queue: "Queue", in_the_way: Figures) -> Depth:
-    with redis.pipeline(transaction=False) as pipeline:
-        pipeline.llen(queue.key)
-        for state in STATES:
-            pipeline.zcard(getattr(queue, f"{state}_job_registry").key)
-        queued, *states = pipeline.execute()
-    return Depth(queue.name, queued, **dict(zip(STATES, states, strict=True)), in_the_way=in_the_way)
-
-
-def total(found: list[Depth]) -> Figures:
+def total(states: list[QueueState]) -> Figures:
     return Figures(
-        sum(depth.in_the_way.deferred_coordinators for depth in found),
-        sum(depth.in_the_way.failed_ocr_jobs for depth in found),
-        sum(depth.in_the_way.dangling for depth in found),
+        sum(state.in_the_way.deferred_coordinators for state in states),
+        sum(state.in_the_way.failed_ocr_jobs for state in states),
+        sum(state.in_the_way.dangling for state in states),
     )

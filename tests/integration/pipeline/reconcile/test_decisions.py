@@ -1,4 +1,4 @@
-"""Reconciliation on both engines, with a real Redis and real RQ jobs."""
+"""What reconciliation decides and writes, on both engines and over both implementations of the queue port."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_a_stage_of_one_job_gets_it_again(
     assert pipeline.site("a.gov", f"{stage}_total", f"{stage}_completed", f"{stage}_failed") == (1, 0, 0)
 
 
-def test_a_crash_between_claim_and_enqueue_is_mended(pipeline: Pipeline) -> None:
+def test_a_crash_between_claim_and_enqueue_is_fixed(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", None)
     with pipeline.database.begin() as conn:
         initialize_stage(conn, "a.gov", "ocr", 1)
@@ -58,8 +58,8 @@ def test_a_crash_between_claim_and_enqueue_is_mended(pipeline: Pipeline) -> None
     assert pipeline.reconcile() == []  # a fresh claim is left alone
     pipeline.age()
     (done,) = pipeline.reconcile()
-    assert done.result == "recovered"
-    assert "its coordinator was lost" in done.reason
+    assert done.outcome == "recovered"
+    assert "its coordinator was lost" in str(done.reason)
     assert pipeline.queued() == [("compilation", "ocr_complete_coordinator", kwargs())]
     assert pipeline.database.rows("SELECT subdomain, stage, attempts FROM pipeline_claim") == [
         ("a.gov", "ocr", 2)
@@ -99,11 +99,11 @@ def test_what_always_fails_is_tried_a_few_times_and_then_shown_to_a_person(pipel
     pipeline.put("a.gov", "ocr", ocr_total=2, ocr_failed=2, last_error_message="PDF corrupted")
     for _ in range(3):
         assert told(pipeline.reconcile(max_attempts=3)) == [("a.gov", "recovered", "jobs")]
-        pipeline.redis.flushall()  # the workers lose them
+        pipeline.jobs.lose_all()  # the workers lose them
         pipeline.age()
     before = pipeline.site("a.gov", "updated_at", "ocr_total")
     (done,) = pipeline.reconcile(max_attempts=3)
-    assert (done.result, done.step.action) == ("skipped", "person")
+    assert (done.outcome, done.subject.action) == ("skipped", "person")
     assert done.reason == "tried 3 times, it needs a person; its last error: PDF corrupted"
     assert pipeline.queued() == []
     assert pipeline.site("a.gov", "updated_at", "ocr_total") == before
@@ -118,15 +118,15 @@ def test_what_always_fails_is_tried_a_few_times_and_then_shown_to_a_person(pipel
 def test_a_site_whose_documents_are_gone_is_shown_to_a_person(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=15, ocr_failed=15)
     (done,) = pipeline.reconcile()
-    assert (done.result, done.reason) == ("skipped", "none of its 15 documents is in the storage")
+    assert (done.outcome, done.reason) == ("skipped", "none of its 15 documents is in the storage")
 
 
 def test_half_a_disk_does_not_lower_the_total_unless_a_person_says_so(pipeline: Pipeline) -> None:
     pipeline.files("a.gov", pdfs=5, texts=5)
     pipeline.put("a.gov", "ocr", ocr_total=15, ocr_completed=5)
     (done,) = pipeline.reconcile()
-    assert (done.result, done.step.action) == ("skipped", "person")
-    assert done.reason.startswith("only 5 of its 15 documents are in the storage")
+    assert (done.outcome, done.subject.action) == ("skipped", "person")
+    assert str(done.reason).startswith("only 5 of its 15 documents are in the storage")
     assert told(pipeline.reconcile(site="a.gov")) == [("a.gov", "recovered", "coordinator")]
     assert pipeline.site("a.gov", "ocr_total", "ocr_completed") == (5, 5)
 
@@ -139,16 +139,16 @@ def test_half_a_disk_does_not_lower_the_total_unless_a_person_says_so(pipeline: 
 def test_what_is_alive_is_left_alone(pipeline: Pipeline, where: str, function: str, reason: str) -> None:
     pipeline.files("a.gov", pdfs=15, texts=12)
     pipeline.put("a.gov", "ocr", ocr_total=15, ocr_completed=12)
-    pipeline.enqueue(where, function)
+    pipeline.jobs.put(where, function)
     (done,) = pipeline.reconcile()
-    assert (done.result, done.step.action) == ("skipped", "wait")
-    assert reason in done.reason
+    assert (done.outcome, done.subject.action) == ("skipped", "wait")
+    assert reason in str(done.reason)
 
 
 @pytest.mark.parametrize("where", ["deferred", "abandoned", "failed"])
 def test_what_is_dead_is_replaced(pipeline: Pipeline, where: str) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=15, ocr_completed=15, coordinator_enqueued=True)
-    pipeline.enqueue(where, "ocr_complete_coordinator")
+    pipeline.jobs.put(where, "ocr_complete_coordinator")
     assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
 
 
@@ -159,7 +159,7 @@ def test_stuck_is_what_the_runbook_calls_stuck(pipeline: Pipeline) -> None:
     pipeline.put("done.gov", "completed", hours=99)
     pipeline.put("outside.gov", None, hours=99)
     shown = [row[0] for row in pipeline.database.rows(_sql(pipeline.database, "stuck"))]
-    planned = [step.site.subdomain for step in pipeline.reconciler().plan()]
+    planned = [result.subject.site.subdomain for result in pipeline.plan().expected]
     assert planned == shown == ["unknown.gov", "old.gov"]
     assert pipeline.database.rows(_sql(pipeline.database, "stuck-sites"))[0][0] == 2
 

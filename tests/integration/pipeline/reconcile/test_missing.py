@@ -19,7 +19,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Hooked:
         name = f"hook_{abs(hash((str(pipeline.root), body)))}"
         (pipeline.root / f"{name}.py").write_text(f"def missing(subdomain, stage):\n    {body}\n")
         monkeypatch.syspath_prepend(str(pipeline.root))
-        return replace(pipeline, wiring=replace(pipeline.wiring, missing=f"{name}.missing"))
+        return replace(pipeline, config=replace(pipeline.config, missing=f"{name}.missing"))
 
     return give
 
@@ -39,10 +39,10 @@ def test_no_transaction_waits_for_the_hook(pg_pipeline: Pipeline, hooked: Hooked
 def test_a_hook_that_fails_costs_its_own_site_only(pipeline: Pipeline, hooked: Hooked, body: str) -> None:
     pipeline.put("a.gov", "deploy", deploy_total=2)
     pipeline.put("b.gov", "ocr", ocr_total=1, ocr_completed=1)
-    done = {outcome.step.site.subdomain: outcome for outcome in hooked(pipeline, body).reconcile()}
-    assert (done["a.gov"].result, done["a.gov"].step.action) == ("skipped", "person")
-    assert "does not say which deploy jobs are missing: " in done["a.gov"].reason
-    assert done["b.gov"].result == "recovered"
+    done = {outcome.subject.site.subdomain: outcome for outcome in hooked(pipeline, body).reconcile()}
+    assert (done["a.gov"].outcome, done["a.gov"].subject.action) == ("skipped", "person")
+    assert "does not say which deploy jobs are missing: " in str(done["a.gov"].reason)
+    assert done["b.gov"].outcome == "recovered"
 
 
 def test_a_module_that_fails_when_it_is_imported_is_named(pipeline: Pipeline, hooked: Hooked) -> None:

@@ -1,13 +1,12 @@
 """Clearing the queues on a real Redis: only the jobs meant, with all that belongs to them, and in a file."""
 
-import base64
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from threading import Barrier, Thread
-from typing import Any
 
 import pytest
 from redis import Redis
@@ -19,16 +18,27 @@ from rq.job import Job, JobStatus
 from rq.queue import Queue
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.queues.clear import Cleared, Figures, Planned, clear, figures, plan_clearing
-from pipestate.pipeline.queues.config import Place, Wiring
-from pipestate.pipeline.queues.export_file import Export, export
-from pipestate.pipeline.queues.rq import registries
-from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, started_key
-from pipestate.pipeline.queues.rq.registries import counts
-from pipestate.pipeline.queues.rq.remove import remove
-from queue_scene import COORDINATOR, OCR, Scene, contents
+from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.probe import count_blocked
+from pipestate.pipeline.queues import clear
+from pipestate.pipeline.queues.config import QueueConfig
+from pipestate.pipeline.queues.figures import Figures, figures
+from pipestate.pipeline.queues.port import Blocked, Exported, Place, State
+from pipestate.pipeline.queues.rq import RqQueues, connection
+from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
+from queue_scene import COORDINATOR, OCR, Scene, contents, lines
 
 NOTHING = {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
+CONFIG = QueueConfig()
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """The results of a clearing in short: what was deleted, the ids that changed, and those that were gone."""
+
+    deleted: Figures
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -36,16 +46,38 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "cleared.jsonl"
 
 
-def clear_all(redis: "Redis", file: Path, wiring: Wiring | None = None) -> Cleared:
-    return clear(redis, export(redis, plan_clearing(redis, wiring or Wiring()), file))
+def plan(scene: Scene, config: QueueConfig = CONFIG) -> Plan[Blocked]:
+    return clear.plan(RqQueues(scene.redis), config.obstacles())
 
 
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+def planned(scene: Scene) -> list[Blocked]:
+    return [result.subject for result in plan(scene).expected]
 
 
-def prepared(scene: Scene, file: Path) -> Export:
-    return export(scene.redis, plan_clearing(scene.redis, Wiring()), file)
+def apply(scene: Scene, plan: Plan[Blocked], file: Path, *then: Callable[[], object]) -> Cleared:
+    """Clear; between the export and the deletion, something else happens."""
+
+    def exported(_number: int) -> None:
+        for each in then:
+            each()
+
+    return in_short(clear.apply(RqQueues(scene.redis), plan, file, on_exported=exported))
+
+
+def clear_all(scene: Scene, file: Path, *then: Callable[[], object]) -> Cleared:
+    return apply(scene, plan(scene), file, *then)
+
+
+def in_short(results: list[Result[Blocked]]) -> Cleared:
+    def ids(outcome: Outcome) -> tuple[str, ...]:
+        return tuple(result.subject.id for result in results if result.outcome is outcome)
+
+    deleted = figures(result.subject for result in results if result.outcome is Outcome.DELETED)
+    return Cleared(deleted, ids(Outcome.CHANGED), ids(Outcome.GONE))
+
+
+def counts(scene: Scene, config: QueueConfig = CONFIG) -> dict[str, float]:
+    return count_blocked(RqQueues(scene.redis), config)
 
 
 def test_the_scene_of_the_runbook(scene: Scene, queues_url: str, file: Path) -> None:
@@ -55,15 +87,15 @@ def test_the_scene_of_the_runbook(scene: Scene, queues_url: str, file: Path) -> 
     failed = ran + scene.fail_many(2693)
     for site in range(82):
         scene.defer(on=[waiting, *failed[site * 30 : site * 30 + 3]])
-    assert counts(queues_url) == {"deferred_coordinators": 82.0, "failed_ocr_jobs": 2695.0}
+    assert counts(scene) == {"deferred_coordinators": 82.0, "failed_ocr_jobs": 2695.0}
 
-    cleared = clear_all(scene.redis, file)
+    cleared = clear_all(scene, file)
 
     assert cleared == Cleared(Figures(82, 2695, 0))
     assert contents(scene.redis) == before, "as if they had never been, and the others as they were"
-    assert counts(queues_url) == NOTHING
+    assert counts(scene) == NOTHING
     assert len({line["id"] for line in lines(file)}) == 82 + 2695
-    assert plan_clearing(scene.redis, Wiring()) == ()
+    assert planned(scene) == []
 
 
 def test_planning_changes_nothing(scene: Scene, queues_url: str) -> None:
@@ -73,8 +105,8 @@ def test_planning_changes_nothing(scene: Scene, queues_url: str) -> None:
     # Expired long ago: what lists a registry through RQ would drop it.
     scene.redis.zadd("rq:failed:ocr", {jobs[0].id: 1.0})
     before = contents(scene.redis)
-    assert figures(plan_clearing(scene.redis, Wiring())) == Figures(1, 3, 0)
-    counts(queues_url)
+    assert figures(planned(scene)) == Figures(1, 3, 0)
+    counts(scene)
     assert contents(scene.redis) == before
 
 
@@ -86,8 +118,8 @@ def test_ids_whose_job_is_gone_go_as_well(scene: Scene, queues_url: str, file: P
     scene.redis.delete(failed.key, deferred.key)
     (half,) = scene.fail_many(1)
     scene.redis.hdel(half.key, "data")  # what a late heartbeat leaves: RQ finds no job in it
-    assert counts(queues_url) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
-    assert clear_all(scene.redis, file).deleted == Figures(0, 0, 3)
+    assert counts(scene) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
+    assert clear_all(scene, file).deleted == Figures(0, 0, 3)
     assert contents(scene.redis) == before
     assert [line["dangling"] for line in lines(file)] == [True] * 3
 
@@ -95,10 +127,12 @@ def test_ids_whose_job_is_gone_go_as_well(scene: Scene, queues_url: str, file: P
 def test_a_dangling_id_whose_job_comes_back_is_left(scene: Scene, file: Path) -> None:
     (job,) = scene.fail_many(1)
     scene.redis.delete(job.key)
-    exported = prepared(scene, file)
-    scene.redis.zrem("rq:failed:ocr", job.id)
-    scene.enqueue("ocr", OCR, "a.ca.us", job_id=job.id)
-    assert clear(scene.redis, exported).changed == (job.id,)
+
+    def come_back() -> None:
+        scene.redis.zrem("rq:failed:ocr", job.id)
+        scene.enqueue("ocr", OCR, "a.ca.us", job_id=job.id)
+
+    assert clear_all(scene, file, come_back).changed == (job.id,)
     assert Job.exists(job.id, scene.redis)
 
 
@@ -106,9 +140,9 @@ def test_what_cannot_be_read_stays(scene: Scene, queues_url: str, file: Path) ->
     (job,) = scene.fail_many(1)
     scene.redis.hset(job.key, "data", b"\x80\x04 no pickle")
     before = contents(scene.redis)
-    assert plan_clearing(scene.redis, Wiring()) == ()
+    assert planned(scene) == []
     assert contents(scene.redis) == before
-    assert counts(queues_url) == NOTHING
+    assert counts(scene) == NOTHING
 
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
@@ -117,20 +151,20 @@ def test_a_job_that_has_moved_on_stays_although_a_registry_kept_its_id(
 ) -> None:
     deferred = scene.defer(on=[scene.enqueue("ocr", OCR)])
     deferred.set_status(status)
-    assert plan_clearing(scene.redis, Wiring()) == ()
-    assert counts(queues_url) == NOTHING, "it is not deferred: the gate asks for what clear can clear"
+    assert planned(scene) == []
+    assert counts(scene) == NOTHING, "it is not deferred: the gate asks for what clear can clear"
 
 
 def test_stopped_jobs_lie_among_the_failed_and_go(scene: Scene, file: Path) -> None:
     (job,) = scene.fail_many(1)
     job.set_status(JobStatus.STOPPED)
-    assert clear_all(scene.redis, file).deleted == Figures(0, 1, 0)
+    assert clear_all(scene, file).deleted == Figures(0, 1, 0)
 
 
 def test_jobs_of_the_json_serializer(scene: Scene, file: Path) -> None:
     queue = Queue("compilation", connection=scene.redis, serializer="json")
     job = queue.enqueue(COORDINATOR, "a.ca.us", depends_on=[scene.enqueue("ocr", OCR)], meta={"by": "cron"})
-    assert clear_all(scene.redis, file).deleted == Figures(1, 0, 0)
+    assert clear_all(scene, file).deleted == Figures(1, 0, 0)
     (line,) = lines(file)
     assert (line["id"], line["args"], line["meta"]) == (job.id, ["a.ca.us"], {"by": "cron"})
 
@@ -147,7 +181,7 @@ def test_groups_and_runs_of_a_job_leave_nothing(scene: Scene, file: Path) -> Non
         job.set_status(JobStatus.FAILED, pipeline=pipeline)
         job._handle_failure("killed", pipeline)
         pipeline.execute()
-    assert clear_all(scene.redis, file).deleted == Figures(0, 1, 0)
+    assert clear_all(scene, file).deleted == Figures(0, 1, 0)
     assert contents(scene.redis) == before
 
 
@@ -156,10 +190,10 @@ def test_other_names_for_queues_and_functions(queues_url: str, scene: Scene, fil
     other.fail_many(2, "app.read_page")
     other.defer("app.pages_done", on=[other.enqueue("scans", "app.read_page")])
     scene.fail_many(1)
-    wiring = Wiring({"ocr": Place("scans", "app.read_page")}, {"ocr": Place("build", "app.pages_done")})
-    assert counts(queues_url, wiring) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
-    assert clear_all(scene.redis, file, wiring).deleted == Figures(1, 2, 0)
-    assert counts(queues_url) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
+    config = QueueConfig({"ocr": Place("scans", "app.read_page")}, {"ocr": Place("build", "app.pages_done")})
+    assert counts(scene, config) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
+    assert apply(scene, plan(scene, config), file).deleted == Figures(1, 2, 0)
+    assert counts(scene) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
 
 
 def test_the_keys_are_those_of_rq(scene: Scene) -> None:
@@ -172,6 +206,8 @@ def test_the_keys_are_those_of_rq(scene: Scene) -> None:
     assert Job.redis_job_namespace_prefix == JOBS
     assert Execution("run", job.id, scene.redis).key == f"{EXECUTIONS}{job.id}:run"
     assert started_key("ocr") == scene.queue("ocr").started_job_registry.key
+    assert registry_key("ocr", State.FAILED) == scene.queue("ocr").failed_job_registry.key
+    assert registry_key("ocr", State.DEFERRED) == scene.queue("ocr").deferred_job_registry.key
 
 
 # What changes between the plan and the deletion.
@@ -179,59 +215,56 @@ def test_the_keys_are_those_of_rq(scene: Scene) -> None:
 
 def test_a_job_that_is_requeued_after_the_export_stays(scene: Scene, file: Path) -> None:
     back, stays_failed = scene.fail_many(2)
-    exported = prepared(scene, file)
-    back.requeue()
-    before = contents(scene.redis)[back.key.encode()]
-    assert clear(scene.redis, exported) == Cleared(Figures(0, 1, 0), changed=(back.id,))
-    assert contents(scene.redis)[back.key.encode()] == before
+    assert clear_all(scene, file, back.requeue) == Cleared(Figures(0, 1, 0), changed=(back.id,))
+    assert Job.fetch(back.id, scene.redis).args == back.args
     assert scene.queue("ocr").job_ids == [back.id]
     assert not Job.exists(stays_failed.id, scene.redis)
 
 
 def test_a_job_that_failed_once_more_is_not_the_one_in_the_file(scene: Scene, file: Path) -> None:
     job = scene.run()
-    exported = prepared(scene, file)
     queue = scene.queue("ocr")
-    job.requeue()
-    queue.remove(job)
-    SimpleWorker([queue], connection=scene.redis).execute_job(job, queue)
-    assert clear(scene.redis, exported).changed == (job.id,)
+
+    def fail_once_more() -> None:
+        job.requeue()
+        queue.remove(job)
+        SimpleWorker([queue], connection=scene.redis).execute_job(job, queue)
+
+    assert clear_all(scene, file, fail_once_more).changed == (job.id,)
     assert job.id in queue.failed_job_registry.get_job_ids()
 
 
 def test_a_coordinator_whose_jobs_end_meanwhile_stays(scene: Scene, file: Path) -> None:
     parent = scene.enqueue("ocr", OCR)
     coordinator = scene.defer(on=[parent])
-    exported = prepared(scene, file)
-    parent.set_status(JobStatus.FINISHED)
-    scene.queue("ocr").enqueue_dependents(parent)
-    assert clear(scene.redis, exported).changed == (coordinator.id,)
+
+    def end() -> None:
+        parent.set_status(JobStatus.FINISHED)
+        scene.queue("ocr").enqueue_dependents(parent)
+
+    assert clear_all(scene, file, end).changed == (coordinator.id,)
     assert scene.queue("compilation").job_ids == [coordinator.id]
 
 
 def test_a_job_that_changes_between_plan_and_export_is_not_in_the_file(scene: Scene, file: Path) -> None:
     back, _ = scene.fail_many(2)
-    plan = plan_clearing(scene.redis, Wiring())
+    the_plan = plan(scene)
     back.requeue()
-    exported = export(scene.redis, plan, file)
-    assert exported.changed == (back.id,)
+    assert apply(scene, the_plan, file).changed == (back.id,)
     assert back.id not in {line["id"] for line in lines(file)}
-    assert clear(scene.redis, exported).changed == (back.id,)
 
 
 def test_two_at_once_delete_each_job_once(scene: Scene, queues_url: str, tmp_path: Path) -> None:
     scene.bystanders()
     before = contents(scene.redis)
     scene.fail_many(600)
-    plan, start, found = plan_clearing(scene.redis, Wiring()), Barrier(2), []
+    the_plan, start, found = plan(scene), Barrier(2), []
 
-    def one(name: str) -> None:
+    def one() -> None:
         with Redis.from_url(queues_url) as redis:
-            exported = export(redis, plan, tmp_path / "same.jsonl")
-            start.wait(10)
-            found.append(clear(redis, exported))
+            found.append(apply(Scene(redis), the_plan, tmp_path / "same.jsonl", lambda: start.wait(10)))
 
-    threads = [Thread(target=one, args=(name,)) for name in "ab"]
+    threads = [Thread(target=one) for _ in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -246,8 +279,8 @@ def test_while_others_requeue_a_job_is_deleted_or_queued_never_both(
     scene: Scene, queues_url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = scene.fail_many(300)
-    monkeypatch.setattr(registries, "CHUNK", 5)
-    exported, start = prepared(scene, file), Barrier(2)
+    monkeypatch.setattr(connection, "PAGE", 5)
+    start = Barrier(2)
 
     def requeue() -> None:
         with Redis.from_url(queues_url) as redis:
@@ -258,8 +291,7 @@ def test_while_others_requeue_a_job_is_deleted_or_queued_never_both(
 
     thread = Thread(target=requeue)
     thread.start()
-    start.wait(10)
-    cleared = clear(scene.redis, exported)
+    cleared = clear_all(scene, file, lambda: start.wait(10))
     thread.join(30)
     queued = set(scene.queue("ocr").job_ids)
     assert queued == set(cleared.changed)
@@ -271,11 +303,10 @@ def test_killed_half_way_a_rerun_finishes(scene: Scene, file: Path, monkeypatch:
     scene.bystanders()
     before = contents(scene.redis)
     scene.defer(on=scene.fail_many(50))
-    monkeypatch.setattr(registries, "CHUNK", 10)
-    exported = prepared(scene, file)
-    list(islice(remove(scene.redis, exported.jobs), 20))  # two pages, and then the end
-    assert len(plan_clearing(scene.redis, Wiring())) == 31
-    assert clear_all(scene.redis, file).deleted == Figures(0, 31, 0)
+    monkeypatch.setattr(connection, "PAGE", 10)
+    list(islice(RqQueues(scene.redis).clear(exported(scene, file)), 20))  # two pages, and then the end
+    assert len(planned(scene)) == 31
+    assert clear_all(scene, file).deleted == Figures(0, 31, 0)
     assert contents(scene.redis) == before
     assert len(lines(file)) == 51 + 31
 
@@ -285,7 +316,7 @@ def test_killed_half_way_a_rerun_finishes(scene: Scene, file: Path, monkeypatch:
 
 def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
     job = scene.run(OCR, "a.ca.us", Path("x.pdf"), meta={"try": 2}, description="page 1")
-    clear_all(scene.redis, file)
+    clear_all(scene, file)
     (line,) = lines(file)
     assert line["dependency_ids"] == []
     assert line["id"] == job.id
@@ -298,27 +329,10 @@ def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
     assert file.stat().st_mode & 0o077 == 0, "arguments and tracebacks may hold secrets"
 
 
-def test_a_job_comes_back_from_its_line(scene: Scene, file: Path) -> None:
-    parent = scene.enqueue("ocr", OCR)
-    job = scene.defer(on=[parent], meta={"a": 1})
-    before = contents(scene.redis)
-    clear_all(scene.redis, file)
-    (line,) = lines(file)
-    fields = {name: base64.b64decode(value) for name, value in line["data"].items()}
-    scene.redis.hset(f"rq:job:{line['id']}", mapping=fields)
-    scene.redis.zadd(f"rq:{line['registry']}:{line['queue']}", {line["id"]: float(line["score"])})
-    for dependency in line["dependency_ids"]:
-        scene.redis.sadd(f"rq:job:{dependency}:dependents", line["id"])
-        scene.redis.sadd(job.dependencies_key, dependency)
-    assert line["dependency_ids"] == [parent.id]
-    assert contents(scene.redis) == before
-    assert Job.fetch(job.id, scene.redis).args == ("a.ca.us",)
-
-
 def test_the_file_is_appended_to_and_half_a_line_is_ended(scene: Scene, file: Path) -> None:
     file.write_text('{"kept": 1}\n{"half')
     scene.fail_many(1)
-    clear_all(scene.redis, file)
+    clear_all(scene, file)
     first, half, job = file.read_text().splitlines()
     assert (first, half) == ('{"kept": 1}', '{"half')
     assert json.loads(job)["status"] == "failed"
@@ -329,14 +343,17 @@ def test_without_a_file_nothing_is_deleted(scene: Scene, tmp_path: Path, where: 
     scene.fail_many(3)
     before = contents(scene.redis)
     with pytest.raises(ConfigError, match=r"cannot write .*: .*; nothing was deleted"):
-        clear_all(scene.redis, tmp_path / where)
+        clear_all(scene, tmp_path / where)
     assert contents(scene.redis) == before
 
 
-def test_only_what_was_exported_can_be_cleared(scene: Scene, file: Path) -> None:
+def exported(scene: Scene, file: Path) -> list[Exported]:
+    read = clear.export(RqQueues(scene.redis), planned(scene), file)
+    return [each for each in read if isinstance(each, Exported)]
+
+
+def test_only_what_was_exported_is_cleared(scene: Scene, file: Path) -> None:
     scene.fail_many(2)
-    exported = prepared(scene, file)
-    clear(scene.redis, replace(exported, jobs=exported.jobs[:1]))
-    (left,) = plan_clearing(scene.redis, Wiring())
-    assert isinstance(left, Planned)
-    assert left.id == exported.jobs[1].planned.id
+    first, second = exported(scene, file)
+    assert list(RqQueues(scene.redis).clear([first])) == [Outcome.DELETED]
+    assert planned(scene) == [second.job]

@@ -21,7 +21,7 @@ PATHS = {"Path", "PosixPath", "PurePath", "PurePosixPath"}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function by its import path, and what it is called with."""
 
     function: str
@@ -39,7 +39,7 @@ class Call:
         return found if isinstance(found, str) else None
 
 
-def read_call(data: bytes) -> Call | None:
+def read_call(data: bytes) -> FunctionCall | None:
     """None for what neither RQ's pickle nor its JSON serializer has written.
 
     >>> read_call(pickle.dumps(("clerk.workers.deploy_job", None, ("a.ca.us",), {}))).subdomain
@@ -51,7 +51,7 @@ def read_call(data: bytes) -> Call | None:
         function, _instance, args, kwargs = load_plain(data)
         if not isinstance(args, tuple | list):
             return None
-        return Call(str(function), tuple(args), dict(kwargs))
+        return FunctionCall(str(function), tuple(args), dict(kwargs))
     except Exception:  # a pickle can raise anything
         return None
 

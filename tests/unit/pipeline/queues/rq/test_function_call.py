@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipestate.pipeline.queues.rq.stored_call import Call, Opaque, load_plain, read_call
+from pipestate.pipeline.queues.rq.function_call import FunctionCall, Opaque, load_plain, read_call
 
 
 def job(*args: Any, **kwargs: Any) -> bytes:
@@ -29,18 +29,18 @@ class Bomb:
 
 def test_function_arguments_and_site() -> None:
     call = read_call(job("a.ca.us", page=3))
-    assert call == Call("clerk.workers.ocr_page_job", ("a.ca.us",), {"page": 3})
+    assert call == FunctionCall("clerk.workers.ocr_page_job", ("a.ca.us",), {"page": 3})
     assert (call.name, call.subdomain) == ("ocr_page_job", "a.ca.us")
 
 
 def test_the_site_may_be_a_keyword_or_missing() -> None:
-    assert (read_call(job(7, subdomain="b.ca.us")) or Call("", (), {})).subdomain == "b.ca.us"
-    assert (read_call(job(7)) or Call("", (), {})).subdomain is None
+    assert (read_call(job(7, subdomain="b.ca.us")) or FunctionCall("", (), {})).subdomain == "b.ca.us"
+    assert (read_call(job(7)) or FunctionCall("", (), {})).subdomain is None
 
 
 def test_jobs_of_the_json_serializer() -> None:
     data = json.dumps(["clerk.workers.deploy_job", None, ["a.ca.us"], {"n": 1}]).encode()
-    assert read_call(data) == Call("clerk.workers.deploy_job", ("a.ca.us",), {"n": 1})
+    assert read_call(data) == FunctionCall("clerk.workers.deploy_job", ("a.ca.us",), {"n": 1})
 
 
 @pytest.mark.parametrize("protocol", range(3, pickle.HIGHEST_PROTOCOL + 1))
