@@ -100,7 +100,7 @@ class Pipeline:
 
     def everything(self) -> tuple[object, ...]:
         """All rows and all of Redis: to show that nothing was written."""
-        tables = ("sites", "pipeline_claim", "pipeline_job", "pipestate_reconciliation")
+        tables = ("sites", "pipeline_claim", "pipeline_job", "pipeline_reconciliation")
         rows = [self.database.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
         keys = {key: self.redis.dump(key) for key in sorted(self.redis.keys("*"))}
         return (*rows, keys)

@@ -8,6 +8,7 @@ from pipestate import db
 from pipestate.cli.options import Config, DatabaseUrl, target
 from pipestate.cli.output import say
 from pipestate.ddl import purge as archive
+from pipestate.ledger.ages import parse_age
 from pipestate.render.machine import instant
 
 
@@ -22,7 +23,7 @@ def purge(
     Example: pipestate purge --older-than 30d
     """
     to = target(database_url, config)
-    age = archive.parse_age(older_than)
+    age = parse_age(older_than)
     revision = to.revisions().current
     with db.writer(to.url) as connection:
         things = archive.find(connection, age)

@@ -12,7 +12,7 @@ from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
 from pipestate.cli.output import Format, put, show
 from pipestate.errors import PipestateError
-from pipestate.ledger import record as ledger
+from pipestate.ledger.record import record_report
 from pipestate.runbook.find import every_runbook, find_runbooks
 from pipestate.runbook.model import Runbook
 from pipestate.verify.report import Report
@@ -67,7 +67,7 @@ def verify(
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
         if record:
             with db.writer(to.url) as connection:
-                ledger.record_run(connection, report)
+                record_report(connection, report, event="verify")
     show(report, chosen, output)
     raise typer.Exit(report.exit_code)
 

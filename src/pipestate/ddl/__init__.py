@@ -8,6 +8,7 @@ from pipestate.ddl.columns import add_columns, drop_columns, require_not_null, u
 from pipestate.ddl.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.indexes import Index, create_index, drop_index
+from pipestate.ddl.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.locks import lock_tables
 from pipestate.ddl.tables import KeyOf, create_table, create_view, drop_table, drop_view, table_of
 
@@ -29,7 +30,11 @@ __all__ = [
     "drop_index",
     "drop_table",
     "drop_view",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
+    "remove_ledger",
+    "remove_objects",
     "require_not_null",
     "restore_columns",
     "restore_table",

@@ -8,14 +8,14 @@ and what must be put back with it.
 from collections.abc import Mapping, Sequence
 
 from alembic import op
-from sqlalchemy import inspect
 
 from pipestate.ddl import objects, sql, sqlite_archive
 from pipestate.ddl.batches import update_in_batches
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.force import entry, force_reason
+from pipestate.ddl.force import force_reason, forced
 from pipestate.ddl.locks import lock_tables
-from pipestate.ledger.record import who
+from pipestate.ledger.record import record_event
+from pipestate.ledger.state import has_ledger
 
 SCHEMA = "pipestate_archive"
 MANIFEST = f"{SCHEMA}.manifest"
@@ -212,7 +212,7 @@ def require_archived(kind: str, name: str) -> None:
     )
     if sql.is_sqlite():
         if not sql.is_offline() and not sqlite_archive.is_known(kind, name):
-            _refuse_or_record(message, name)
+            _refuse_or_record(message, what)
         return
     aside = f"{sql.regclass(f'{SCHEMA}.{name}_columns')} IS NOT NULL"
     if kind == "table":  # in the archive, or back already in a run that was killed
@@ -220,8 +220,7 @@ def require_archived(kind: str, name: str) -> None:
     refused = sql.refusal(message)
     reason = force_reason()
     if reason is not None:
-        line = entry(reason, runbook="downgrade", phase=name)
-        refused = f"IF {sql.regclass('pipestate_run')} IS NOT NULL THEN {line}; END IF;"
+        refused = forced(f"downgrade without the archive of {what}: {reason}")
     sql.do(
         f"""  IF {sql.regclass(MANIFEST)} IS NOT NULL THEN
     SELECT definition ? 'absent' OR {aside} INTO known FROM {MANIFEST}
@@ -234,12 +233,17 @@ def require_archived(kind: str, name: str) -> None:
     )
 
 
-def _refuse_or_record(message: str, name: str) -> None:
+def _refuse_or_record(message: str, what: str) -> None:
     reason = force_reason()
     if reason is None:
         raise MigrationError(message)
-    if inspect(op.get_bind()).has_table("pipestate_run"):
-        sql.emit(entry(reason, runbook="downgrade", phase=name, actor=sql.literal(who())))
+    if has_ledger(op.get_bind()):
+        record_event(
+            op.get_bind(),
+            "force",
+            revision=sql.current_revision(),
+            reason=f"downgrade without the archive of {what}: {reason}",
+        )
 
 
 def forget_archived(kind: str, name: str) -> None:

@@ -34,7 +34,8 @@ from pipestate.ddl.failure import MigrationError, heard_on_stderr, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.locks import lock_tables
 from pipestate.gate import script
-from pipestate.ledger.record import record_gate
+from pipestate.ledger.record import record_report
+from pipestate.ledger.state import has_ledger
 from pipestate.runbook.find import every_runbook, find_runbooks
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
@@ -212,11 +213,17 @@ def _pass(asked: Sequence[Asked], look: Callable[[Sequence[Asked]], Report], *, 
         raise GateClosed(report)
     connection = op.get_bind()
     forced = phase.gate is not Gate.OPEN
-    has_ledger = inspect(connection).has_table("pipestate_run")
-    if has_ledger and (whole or forced):
-        record_gate(connection, report, revision=sql.current_revision(), reason=reason)
+    keeps = has_ledger(connection)
+    if keeps and (whole or forced):
+        record_report(
+            connection,
+            report,
+            event="force" if forced else "gate",
+            revision=sql.current_revision(),
+            reason=reason if forced else None,
+        )
     if forced:
-        kept = "" if has_ledger else "; this database has no ledger that would keep the reason"
+        kept = "" if keeps else "; this database has no ledger that would keep the reason"
         log.warning("the gate %s/%s is closed, and forced: %s%s", runbook.name, phase.name, reason, kept)
 
 

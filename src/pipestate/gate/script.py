@@ -67,7 +67,9 @@ def _unless_empty(tables: Sequence[str], *, may_be_gone: bool) -> str:
 
 
 def _check(asked: Asked) -> str:
-    check = asked.check if isinstance(asked.check, Check) else signoff_check(asked.check, "postgresql")
+    check = asked.check
+    if not isinstance(check, Check):
+        check = signoff_check(check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
     if check.sql.lstrip()[:7].upper() == "EXPLAIN":
         raise MigrationError(
             f"{asked.source}: an EXPLAIN cannot stand in a script: give {check.id} `level: warn`, or another query"

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.errors import ConfigError
-from pipestate.ledger import record as ledger
+from pipestate.pipeline import reconciliations
 from pipestate.pipeline.alone import alone
 from pipestate.pipeline.claims import forget_claim, record_claim
 from pipestate.pipeline.dispatch import HookFailed, alive, send
@@ -133,7 +133,7 @@ def apply(
     outcomes: list[Outcome] = []
     with engine.connect() as conn:
         with conn.begin():
-            run = ledger.begin_reconciliation(conn, manual=manual, revision=revision)
+            run = reconciliations.begin_reconciliation(conn, manual=manual, revision=revision)
         try:
             for step in steps:
                 outcomes.append(_apply(conn, redis, step, manual=manual))
@@ -233,4 +233,4 @@ def _close(conn: Connection, run: int, outcomes: list[Outcome], *, broke_off: st
     ]
     counts = {str(result): sum(outcome.result is result for outcome in outcomes) for result in Result}
     with conn.begin():
-        ledger.end_reconciliation(conn, run, counts, details, broke_off=broke_off)
+        reconciliations.end_reconciliation(conn, run, counts, details, broke_off=broke_off)

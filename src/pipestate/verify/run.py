@@ -18,6 +18,8 @@ from pipestate.chain.position import Position
 from pipestate.config import shown
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, Row, judge
+from pipestate.verify.ledger_names import on_sqlite
+from pipestate.verify.missing import explain_missing_ledger
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
@@ -119,7 +121,8 @@ def _run_all(
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
     """One check; whatever happens in it becomes its verdict."""
     written = asked.check
-    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name)
+    here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
+    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
     if asked.skipped is not None:
         return _verdict(asked, check, Judgement(Outcome.SKIPPED, {}, asked.skipped), 0.0)
     start = time.perf_counter()
@@ -127,7 +130,7 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict
         columns, rows = query(connection, check.sql, timeout_s)
         judgement = judge(check.require, columns, rows)
         if isinstance(written, SignOff):
-            judgement = explain_signoff(written, judgement)
+            judgement = explain_signoff(written, judgement, **here)
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
@@ -203,6 +206,7 @@ def query(
     connection: Connection, statement: str, timeout_s: float, *, most: int | None = None
 ) -> tuple[list[str], list[Row]]:
     """The SQL as it is written: no parameters, nothing wrapped round it."""
+    statement = on_sqlite(statement) if connection.dialect.name == "sqlite" else statement
     with _guarded(connection, timeout_s):
         result = connection.exec_driver_sql(statement, execution_options=AS_WRITTEN)
         rows = result.fetchall() if most is None else result.fetchmany(most)
@@ -232,4 +236,4 @@ def _reason(error: DBAPIError, timeout_s: float) -> str:
     if getattr(error.orig, "pgcode", None) == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
-    return " ".join(kept.split())
+    return explain_missing_ledger(" ".join(kept.split()), getattr(error.orig, "pgcode", None))
