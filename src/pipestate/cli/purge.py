@@ -20,10 +20,11 @@ def purge(
     """
     from pipestate import db
     from pipestate.ddl import purge as archive
+    from pipestate.ledger.ages import parse_age
     from pipestate.render.machine import instant
 
     to = target(database_url, config)
-    age = archive.parse_age(older_than)
+    age = parse_age(older_than)
     revision = to.revisions().current
     with db.writer(to.url) as connection:
         things = archive.find(connection, age)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from pipestate.ddl.definitions import Index, KeyOf, Shape, table_of
 from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.postgresql.batches import BATCH_SIZE
 from pipestate.ddl.postgresql.locks import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 
@@ -41,12 +42,16 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
     "note_absence",
     "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "require_archived",
     "require_not_null",
     "restore_columns",

@@ -56,7 +56,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SignOff:
-    """A check on a person's recorded word: it passes while the word is younger than `valid_for`.
+    """A check on people's recorded word: it passes while enough of them gave it within `valid_for`.
 
     It always blocks, on every engine and as long as its phase applies; it says so in the same words as
     a check does, so that whoever walks through a phase's checks need not ask which is which.
@@ -66,6 +66,7 @@ class SignOff:
     line: int
     valid_for: timedelta
     text: str
+    people: int = 1
 
     level: ClassVar[Level] = Level.BLOCK
     dialect: ClassVar[str | None] = None

@@ -121,7 +121,8 @@ def _run_all(
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
     """One check; whatever happens in it becomes its verdict."""
     written = asked.check
-    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name)
+    here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
+    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
     if asked.skipped is not None:
         return _verdict(asked, check, Judgement(Outcome.SKIPPED, {}, asked.skipped), 0.0)
     start = time.perf_counter()
@@ -130,7 +131,7 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict
         result = read(connection, check.sql, timeout_s, most=EVIDENCE_ROWS)
         judgement = judge(check.require, result)
         if isinstance(written, SignOff):
-            judgement = explain_signoff(written, judgement)
+            judgement = explain_signoff(written, judgement, **here)
     except QueryFailed as error:
         judgement = Judgement(Outcome.ERRORED, {}, str(error))
     evidence = NOTHING

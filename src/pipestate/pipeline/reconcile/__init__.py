@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, inspect
 
 from pipestate import db
 from pipestate.errors import ConfigError
-from pipestate.ledger import record as ledger
+from pipestate.pipeline import reconciliations as ledger
 from pipestate.pipeline.error_text import error_text
 from pipestate.pipeline.planning import Outcome, Plan, Result, count
 from pipestate.pipeline.queues.config import QueueConfig
