@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.errors import PipestateError
+from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
 from pipestate.verify.values import Result
 
@@ -38,7 +39,9 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
     """
     with _guarded(connection, timeout_s):
         try:
-            if connection.dialect.name == "sqlite" or explains(sql, connection.dialect.name):
+            if connection.dialect.name == "sqlite":
+                return _counted_here(_execute(connection, ledger_names(sql)), most)
+            if explains(sql, connection.dialect.name):
                 return _counted_here(_execute(connection, sql), most)
             return _counted_there(connection, sql, most)
         except DBAPIError as error:
