@@ -13,7 +13,7 @@ import pytest
 
 from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
-from books import block, page
+from books import block, explained, page
 from healthy import build_healthy, refresh
 from pipestate.ddl import MigrationError
 from pipestate.render.machine import SCHEMA
@@ -136,7 +136,7 @@ def test_the_ledger_is_needed_for_a_sign_off(pg_chain: Chain) -> None:
     [
         (page(block("SELECT 1 AS x", check="a"), block("SELECT 1 AS x", check="a")), ":17:"),
         (page(block("SELECT 1 AS x", colour="blue")), "colour"),
-        (page("```sql\n-- check: c\nSELECT 1 AS x\n```\n"), "require"),
+        (page("```sql\n-- check: c\nSELECT 1 AS x;\n```\n"), "require"),
         (page(block("SELECT 1 AS x", require="x ~ 1")), ":11:"),
         (page("prose"), "book.md:"),
         ("# no front matter\n", ":1:"),
@@ -325,8 +325,6 @@ def test_status_shows_the_views(legacy: Database) -> None:
 
 def test_a_terminal_escape_in_a_row_is_not_obeyed(pg: Database, tmp_path: Path) -> None:
     path = tmp_path / "book.md"
-    path.write_text(
-        page(block("SELECT 2 AS x"), "```sql\n-- explains: c\nSELECT chr(27) || '[2J' AS wipe\n```\n")
-    )
+    path.write_text(page(block("SELECT 2 AS x"), explained("SELECT chr(27) || '[2J' AS wipe")))
     for form in ("console", "markdown", "junit", "github"):
         assert "\x1b" not in on(pg, "verify", str(path), "--format", form).stdout

@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.errors import PipestateError
+from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
-from pipestate.verify.ledger_names import on_sqlite
 from pipestate.verify.missing import explain_missing_ledger
 from pipestate.verify.values import Result
 
@@ -41,8 +41,8 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
     with _guarded(connection, timeout_s):
         try:
             if connection.dialect.name == "sqlite":
-                sql = on_sqlite(sql)
-            if connection.dialect.name == "sqlite" or explains(sql, connection.dialect.name):
+                return _counted_here(_execute(connection, ledger_names(sql)), most)
+            if explains(sql, connection.dialect.name):
                 return _counted_here(_execute(connection, sql), most)
             return _counted_there(connection, sql, most)
         except DBAPIError as error:

@@ -184,6 +184,7 @@ def _verdict(
         round(duration_ms, 1),
         evidence.records(),
         evidence.total,
+        asked.block,
     )
 
 
