@@ -37,7 +37,7 @@ long: $(READY) ## the long form of the crowd: 100,000 jobs of 200 sites from 8 p
 	PIPESTATE_TEST_JOBS=100000 PIPESTATE_TEST_SITES=200 $(BIN)/python -m pytest -q tests/integration/pipeline/test_counters_crowd.py
 
 screens: $(READY) ## write the kept screens anew (look at the difference)
-	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
+	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py tests/integration/ledger/test_install.py
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py

@@ -59,11 +59,9 @@ def _install(*, only: tuple[str, ...] | None) -> None:
     if not sql.is_sqlite():
         _do(block(only=only), DECLARE, why="the ledger, where it is missing or older")
         return
-    for statement in statements("sqlite", only=only):
+    more = [] if sql.is_offline() else additions(op.get_bind())
+    for statement in more + statements("sqlite", only=only):
         sql.emit(statement)
-    if not sql.is_offline():
-        for statement in additions(op.get_bind()):
-            sql.emit(statement)
 
 
 def _drop_on_sqlite(tables: list[str], drops: list[str]) -> None:
