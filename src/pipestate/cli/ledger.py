@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from pipestate import db
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
@@ -36,6 +35,7 @@ def attest(
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
+    from pipestate import db
     from pipestate.ledger.attestations import attest as write
     from pipestate.ledger.attestations import find_signoff
     from pipestate.runbook.find import every_runbook
@@ -70,6 +70,7 @@ def observe(
 
     Example: pipestate observe --set open_tickets=12
     """
+    from pipestate import db
     from pipestate.ledger import observations as book
     from pipestate.ledger.probes import SECTION, run_probes
 
@@ -129,6 +130,7 @@ def history(
 
     Example: pipestate history --since 7d --event sign-off
     """
+    from pipestate import db
     from pipestate.ledger.ages import parse_since
     from pipestate.ledger.history import Wanted
     from pipestate.ledger.history import history as read
@@ -152,6 +154,7 @@ def install(database_url: DatabaseUrl = None, config: Config = None) -> None:
 
     Example: pipestate ledger install
     """
+    from pipestate import db
     from pipestate.ledger.install import install as create
 
     with db.writer(target(database_url, config).url) as connection:
@@ -170,6 +173,7 @@ def prune(
 
     Example: pipestate ledger prune --older-than 1y
     """
+    from pipestate import db
     from pipestate.ledger import prune as library
     from pipestate.ledger.ages import parse_age
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime, String
 
-from pipestate.ddl.locks import LOCK_KEY
+from pipestate.ddl.postgresql.locks import LOCK_KEY
 from pipestate.errors import ConfigError
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import require_ledger

@@ -8,8 +8,9 @@ from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engine
 
-from pipestate.ddl import locks, objects
+from pipestate.ddl import objects
 from pipestate.ddl.failure import MigrationError, told_plainly
+from pipestate.ddl.postgresql import locks
 from pipestate.environment.names import include_name
 from pipestate.environment.options import offline_url, online_url, read_options
 from pipestate.environment.script import write_script

@@ -8,7 +8,8 @@ from sqlalchemy import URL
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
 
-from pipestate.ddl import locks, sql
+from pipestate.ddl import sql
+from pipestate.ddl.postgresql import locks
 from pipestate.environment.session import SESSION
 from pipestate.environment.steps import wrap_steps
 

@@ -27,7 +27,7 @@ def signoff_check(signoff: SignOff, dialect: str, *, runbook: str, phase: str) -
         require=parse_requirement(f"people >= {signoff.people}"),
         evidence=(
             Evidence(
-                signoff.id,
+                (signoff.id,),
                 signoff.line,
                 f"SELECT person, signed_at, note {words} ORDER BY signed_at DESC LIMIT 3",
             ),

@@ -209,9 +209,9 @@ def test_nothing_on_the_path_can_stand_in_for_the_ledger(pg: Database) -> None:
 def test_what_is_installed_is_kept_as_a_file_for_review(dialect: str) -> None:
     text = "".join(f"{statement};\n" for statement in statements(dialect))
     path = RENDERED / f"ledger-{dialect}.sql"
-    if "PIPESTATE_WRITE_SCREENS" in os.environ:
+    if "PIPESTATE_WRITE_RENDERED" in os.environ:
         path.write_text(text)
-    assert path.read_text() == text, "look at the difference: make screens writes it anew"
+    assert path.read_text() == text, "look at the difference: make rendered writes it anew"
 
 
 def test_the_file_installs_it_with_psql(pg: Database) -> None:
