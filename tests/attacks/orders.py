@@ -8,9 +8,9 @@ from attacks.project import Project, lay_out
 from bed import Database
 
 PAGE = "runbooks/orders.md"
-ENV = "migrations/env.py"
 CONTRACT = "migrations/versions/c3_drop_old_orders.py"
 GATE = "orders/ready"
+BODY = 'op.execute("DROP TABLE old_orders")'
 ORDERS = (
     "INSERT INTO old_orders SELECT n, now() - interval '7 days' - n * interval '1 hour', 'order ' || n "
     "FROM generate_series(1, 3) AS n"

@@ -56,6 +56,11 @@ class Project:
             text = text.replace(old, new)
         self.write(path, text)
 
+    def use_environment(self, name: str) -> None:
+        """Replace the stock env.py by one of `tests/projects/attacked_environments`."""
+        text = (PROJECTS / "attacked_environments" / f"{name}.py").read_text(encoding="utf-8")
+        self.write("migrations/env.py", text)
+
     def add_check(
         self, sql: str, require: str, *, check: str = "more", path: str = "runbooks/orders.md"
     ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from attacks import attacked
 from attacks.conftest import MakeRole
 from attacks.ledger import recorded, recorded_failures
-from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, State, approve, state_of
+from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, PAGE, State, approve, state_of
 from attacks.project import Project
 from attacks.psql import feed, without_psql_commands
 from attacks.sessions import while_committing
@@ -113,8 +113,6 @@ def test_a_role_that_may_not_drop_the_table_stamps_nothing(gated: Project, make_
 
 
 # --- What cannot stand in a script -----------------------------------------------------------------
-
-BODY = 'op.execute("DROP TABLE old_orders")'
 
 
 @pytest.mark.parametrize(
