@@ -12,9 +12,15 @@ Revises: (base)
 
 import sqlalchemy as sa
 
-from pipestate.ddl import create_table, drop_table, table_of
-from pipestate.ddl.adopt import Shape, refuse_contracted, refuse_wrong_shapes
-from pipestate.ddl.archive import drop_archive_if_empty
+from pipestate.ddl import (
+    Shape,
+    create_table,
+    drop_archive_if_empty,
+    drop_table,
+    refuse_state,
+    refuse_wrong_shapes,
+    table_of,
+)
 from pipestate.ddl.objects import create_registry, drop_registry
 
 revision = "0001"
@@ -38,8 +44,13 @@ SHAPES = (
 
 def upgrade() -> None:
     refuse_wrong_shapes(SHAPES)
-    refuse_contracted(
-        "sites", new=("current_stage", "ocr_total"), old=("status", "last_updated"), gone="site_progress"
+    refuse_state(
+        "sites",
+        having=("current_stage", "ocr_total"),
+        lacking=("status", "last_updated"),
+        gone="site_progress",
+        message="this database is already contracted: sites has its counters, and neither the legacy columns nor "
+        "site_progress are left. Stamp it: alembic stamp 0001, then alembic upgrade head adds what is missing",
     )
     create_registry()
     create_table(sites())

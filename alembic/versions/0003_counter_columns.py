@@ -19,18 +19,18 @@ from pipestate.ddl import (
     Index,
     add_checks,
     add_columns,
+    comment_column,
     create_index,
     create_table,
     drop_columns,
     drop_constraint,
     drop_index,
     drop_table,
+    lock_tables,
     require_not_null,
     table_of,
     use_timestamptz,
 )
-from pipestate.ddl.columns import comment_column
-from pipestate.ddl.locks import lock_tables
 
 revision = "0003"
 down_revision = "0002"

@@ -8,7 +8,7 @@ from bed import Database, Postgres
 from legacy import everything_legacy
 from pipestate.ddl import MigrationError
 from pipestate.gate import GateClosed
-from pipestate.gate import context as gate
+from pipestate.gate import online as gate
 
 
 def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:

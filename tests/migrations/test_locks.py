@@ -36,7 +36,7 @@ def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Cha
 
 
 def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipestate.ddl import columns, locks
+    from pipestate.ddl.postgresql import columns, locks
 
     def impatient(*tables: str, **options: object) -> None:
         locks.lock_tables(*tables, patience_s=0.3, **options)  # type: ignore[arg-type]

@@ -1,12 +1,15 @@
 """What the Tab key offers: names out of the runbooks, without a database. It never says that something is wrong."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pipestate.errors import PipestateError
-from pipestate.runbook.model import Runbook
+
+if TYPE_CHECKING:
+    from pipestate.runbook.model import Runbook
 
 
-def _names(of: Callable[[Runbook], list[str]]) -> Callable[[str], list[str]]:
+def _names(of: "Callable[[Runbook], list[str]]") -> Callable[[str], list[str]]:
     def offer(incomplete: str) -> list[str]:
         from pipestate.cli.options import project_ini
         from pipestate.runbook.find import every_runbook

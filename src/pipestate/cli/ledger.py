@@ -1,18 +1,14 @@
 """`attest`, `observe`, `history`: what people and probes write down, and what is written."""
 
+import os
 from typing import Annotated
 
 import typer
 
-from pipestate import db
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
-from pipestate.ledger import record as book
-from pipestate.pipeline.cli.options import RedisUrl, redis
-from pipestate.render.machine import instant
-from pipestate.runbook.model import is_id
 
 
 def attest(
@@ -30,9 +26,12 @@ def attest(
 ) -> None:
     """Record a sign-off in the ledger.
 
-    Example: pipestate attest backup-taken --by dba@example.com --note "s3://backups/2026-01-20"
+    Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
+    from pipestate import db
+    from pipestate.ledger import record as book
     from pipestate.runbook.find import every_runbook
+    from pipestate.runbook.model import is_id
 
     to = target(database_url, config)
     known = {
@@ -52,38 +51,53 @@ def observe(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A number from outside; repeatable."),
     ] = None,
-    redis_url: RedisUrl = None,
+    redis_url: Annotated[
+        str | None,
+        typer.Option(
+            "--redis-url",
+            metavar="URL",
+            help="For probes that ask a Redis; else REDIS_URL.",
+            show_default=False,
+        ),
+    ] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     config: Config = None,
 ) -> None:
-    """Write outside facts into the ledger: the queues' state, and any number that is given.
+    """Write outside facts into the ledger: what the probes of alembic.ini find, and any number that is given.
 
-    Example: pipestate observe --set sqs_queue_depth=12
+    Example: pipestate observe --set open_tickets=12
     """
-    from pipestate.pipeline.queues import counts
-    from pipestate.pipeline.wiring import read_wiring
+    from pipestate import db
+    from pipestate.ledger import record as book
+    from pipestate.ledger.probes import SECTION, run_probes
 
     to = target(database_url, config)
     given = dict(book.parse_fact(fact) for fact in facts or [])
-    probed: dict[str, float] = {}
-    wiring = read_wiring(to.ini)
-    url = redis(redis_url, wiring)
-    if url:
-        probed = counts(url, wiring)
-    if not given and not probed:
+    if redis_url:
+        os.environ["REDIS_URL"] = redis_url
+    probed = run_probes(to.ini)
+    found = {source.source: source.facts for source in probed} | {"command line": given}
+    wrong = [source.error for source in probed if source.error is not None]
+    if not any(found.values()) and not wrong:
         raise ConfigError(
-            "nothing to observe: give --set name=value, or --redis-url (REDIS_URL) for the queues"
+            f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in {to.ini}"
+            + (f" ({', '.join(source.source for source in probed)} found nothing)" if probed else "")
         )
     revision = to.revisions().current
     with db.writer(to.url) as connection:
-        book.observe(connection, probed, source="rq", revision=revision)
-        book.observe(connection, given, source="command line", revision=revision)
+        for source, values in found.items():
+            book.observe(connection, values, source=source, revision=revision)
+    everything = {name: value for values in found.values() for name, value in values.items()}
     if json_:
-        print_json(probed | given)
+        print_json(everything)
     else:
-        for name, value in (probed | given).items():
+        for name, value in everything.items():
             say(f"{name} = {value:g}")
+    for error in wrong[1:]:
+        say(f"pipestate: {error}", err=True)
+    if wrong:
+        raise wrong[0]
 
 
 def history(
@@ -96,20 +110,14 @@ def history(
 
     Example: pipestate history --limit 5
     """
-    from rich.table import Table
+    from pipestate import db
+    from pipestate.ledger.record import history
+    from pipestate.render.history import history_as_data, print_history
 
     to = target(database_url, config)
     with db.reader(to.url) as connection:
-        entries = book.history(connection, limit=limit)
+        entries = history(connection, limit=limit)
     if json_:
-        print_json(
-            [
-                {"at": instant(e.at), "kind": e.kind, "who": e.who, "what": e.what, "revision": e.revision}
-                for e in entries
-            ]
-        )
-        return
-    table = Table("when", "what", "", "who", "at", box=None, header_style="dim", pad_edge=False)
-    for entry in entries:
-        table.add_row(instant(entry.at), entry.kind, entry.what, entry.who, entry.revision or "base")
-    console().print(table if entries else "The ledger is empty.")
+        print_json(history_as_data(entries))
+    else:
+        print_history(entries, console())

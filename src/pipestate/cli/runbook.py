@@ -10,8 +10,6 @@ from pipestate.cli.options import Config, project_ini
 from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError
 from pipestate.plural import many
-from pipestate.runbook.find import find_runbooks, runbook_files
-from pipestate.runbook.lint import lint as lint_file
 
 app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
 
@@ -24,10 +22,13 @@ def lint(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Check runbooks: file:line, what is wrong, how to mend it. Exit code 2 when something is.
+    """Check runbooks: file:line, what is wrong, how to fix it. Exit code 2 when something is.
 
-    Example: pipestate runbook lint runbooks/sites-consolidation.md
+    Example: pipestate runbook lint runbooks/orders.md
     """
+    from pipestate.runbook.find import runbook_files
+    from pipestate.runbook.lint import lint as lint_file
+
     files = paths or runbook_files(project_ini(config))
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
@@ -45,9 +46,11 @@ def show(
 ) -> None:
     """Show a runbook as it is read.
 
-    Example: pipestate runbook show sites-consolidation
+    Example: pipestate runbook show orders
     """
     from rich.markdown import Markdown
+
+    from pipestate.runbook.find import find_runbooks
 
     (runbook,) = find_runbooks([name], project_ini(config))
     screen = console()

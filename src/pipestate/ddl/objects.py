@@ -20,7 +20,11 @@ REGISTRY = """CREATE TABLE IF NOT EXISTS pipestate_object (
 
 
 def create_registry() -> None:
-    sql.emit(REGISTRY.format(time="DATETIME" if sql.is_sqlite() else "TIMESTAMP WITH TIME ZONE"))
+    sql.emit(
+        REGISTRY.format(
+            time="DATETIME" if op.get_context().dialect.name == "sqlite" else "TIMESTAMP WITH TIME ZONE"
+        )
+    )
 
 
 def drop_registry() -> None:

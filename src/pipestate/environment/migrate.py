@@ -13,9 +13,10 @@ from sqlalchemy.schema import CreateTable
 
 from pipestate import schema
 from pipestate.config import resolve_url
-from pipestate.ddl import locks, sql
+from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.objects import VERSION_TABLE
+from pipestate.ddl.postgresql import locks
 from pipestate.environment.session import SESSION, postgresql_session, sqlite_session
 from pipestate.errors import ConfigError
 

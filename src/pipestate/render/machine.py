@@ -89,4 +89,5 @@ def _check(verdict: Verdict) -> dict[str, Any]:
         "source": verdict.source,
         "duration_ms": verdict.duration_ms,
         "evidence": [dict(row) for row in verdict.evidence],
+        "evidence_rows": verdict.evidence_rows,
     }

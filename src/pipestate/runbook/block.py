@@ -25,7 +25,7 @@ def read_block(fence: Fence, found: Findings) -> Check | Evidence | View | None:
     _check_values(kind, values, fence.line, found)
     sql = without_semicolon(directives.sql, values.get("dialect"))
     if kind == "explains":
-        return Evidence(values[kind], fence.line, sql, values.get("dialect"))
+        return Evidence(_ids(kind, values[kind]), fence.line, sql, values.get("dialect"))
     if kind == "view":
         return _view(values, sql, fence.line)
     return _check(values, sql, fence.line, found)
@@ -43,9 +43,11 @@ def _kind(values: dict[str, str], line: int, found: Findings) -> str | None:
 
 
 def _check_values(kind: str, values: dict[str, str], line: int, found: Findings) -> None:
-    id = values[kind]
-    if id and not is_id(id):
-        found.add(line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as stuck-sites")
+    for id in _ids(kind, values[kind]):
+        if values[kind] and not is_id(id):
+            found.add(
+                line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as stuck-sites"
+            )
     for key, allowed in (("dialect", DIALECTS), ("level", LEVELS)):
         if values.get(key) and values[key] not in allowed:
             found.add(line, f"`-- {key}: {values[key]}`: write {' or '.join(allowed)}")
@@ -55,6 +57,11 @@ def _check_values(kind: str, values: dict[str, str], line: int, found: Findings)
     for key in values:
         if key not in KINDS and key not in KINDS[kind]:
             found.add(line, f"`-- {key}:` does not go with `-- {kind}:`: take the line out")
+
+
+def _ids(kind: str, text: str) -> tuple[str, ...]:
+    """Evidence may be that of several checks, `-- explains: a, b`; everything else has one id."""
+    return tuple(id.strip() for id in text.split(",")) if kind == "explains" else (text,)
 
 
 def _check(values: dict[str, str], sql: str, line: int, found: Findings) -> Check:

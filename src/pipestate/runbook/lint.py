@@ -8,6 +8,7 @@ from pipestate.runbook.finding import Finding
 from pipestate.runbook.model import Check, Evidence, Phase, Runbook, View
 from pipestate.runbook.parse import collect, read_text
 from pipestate.runbook.plainread import explains, objections
+from pipestate.runbook.rules import faults
 
 
 def load(path: str | Path) -> Runbook:
@@ -44,6 +45,8 @@ def _in_sql(phase: Phase, path: str) -> Iterator[Finding]:
             yield Finding(path, query.line, f"{_name(query)}: {objection}")
         if isinstance(query, Check) and query.dialect != "sqlite" and explains(query.sql, query.dialect):
             yield Finding(path, query.line, f"{_name(query)}: {_PLAN}")
+        for fault in faults(query) if isinstance(query, Check) else ():
+            yield Finding(path, query.line, f"{_name(query)}: {fault}")
 
 
 # A criterion cannot name the column "QUERY PLAN", and a gate's script cannot select from an EXPLAIN.
@@ -60,7 +63,7 @@ def _queries(phase: Phase) -> Iterator[Check | Evidence | View]:
 
 def _name(query: Check | Evidence | View) -> str:
     if isinstance(query, Evidence):
-        return f"evidence for {query.check_id}"
+        return f"evidence for {', '.join(query.check_ids)}"
     return f"{'check' if isinstance(query, Check) else 'view'} {query.id}"
 
 

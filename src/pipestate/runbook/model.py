@@ -28,9 +28,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A query run only when its check fails; its rows are shown under the verdict."""
+    """A query run only when one of its checks fails; its rows are shown under the verdict."""
 
-    check_id: str
+    check_ids: tuple[str, ...]
     line: int
     sql: str
     dialect: str | None = None

@@ -31,14 +31,15 @@ def build_phase(section: Section, header: PhaseHeader, parts: list[Part], found:
     return phase
 
 
-def _name(part: Part) -> str:
-    return part.check_id if isinstance(part, Evidence) else part.id
+def _names(part: Part) -> tuple[str, ...]:
+    return part.check_ids if isinstance(part, Evidence) else (part.id,)
 
 
 def _grouped(parts: Iterable[P]) -> dict[str, list[P]]:
     groups: dict[str, list[P]] = {}
     for part in parts:
-        groups.setdefault(_name(part), []).append(part)
+        for name in _names(part):
+            groups.setdefault(name, []).append(part)
     return groups
 
 
@@ -46,17 +47,18 @@ def _report_duplicates(parts: list[Part], found: Findings) -> None:
     """Two blocks with one id are variants for two engines, and nothing else."""
     earlier: dict[tuple[bool, str], list[Part]] = {}
     for part in parts:
-        same = earlier.setdefault((isinstance(part, Evidence), _name(part)), [])
-        clash = (each for each in same if type(each) is not type(part) or each.dialect == part.dialect)
-        if first := next(clash, None):
-            found.add(part.line, _duplicate(part, first.line))
-        same.append(part)
+        for name in _names(part):
+            same = earlier.setdefault((isinstance(part, Evidence), name), [])
+            clash = (each for each in same if type(each) is not type(part) or each.dialect == part.dialect)
+            if first := next(clash, None):
+                found.add(part.line, _duplicate(part, name, first.line))
+            same.append(part)
 
 
-def _duplicate(part: Part, line: int) -> str:
+def _duplicate(part: Part, name: str, line: int) -> str:
     what = "evidence for" if isinstance(part, Evidence) else "id"
     return (
-        f"{what} {_name(part)} stands twice in one phase, first on line {line}: give it another id, "
+        f"{what} {name} stands twice in one phase, first on line {line}: give it another id, "
         "or `-- dialect:` if they are two engines' variants of one query"
     )
 
@@ -64,16 +66,27 @@ def _duplicate(part: Part, line: int) -> str:
 def _report_strays(parts: list[Part], found: Findings) -> None:
     checks = _grouped(part for part in parts if isinstance(part, Check))
     for part in (part for part in parts if isinstance(part, Evidence)):
-        same = checks.get(part.check_id, [])
-        if not same:
-            known = f"its checks are {', '.join(checks)}" if checks else "it has none"
-            found.add(part.line, f"explains {part.check_id}, which is no check of this phase: {known}")
-        elif not any(_share_an_engine(check, part) for check in same):
-            found.add(
-                part.line,
-                f"explains {part.check_id} on {part.dialect}, where that check does not run: "
-                "take the block out, or give the check a variant for that engine",
-            )
+        for name in part.check_ids:
+            if fault := _stray(part, name, checks):
+                found.add(part.line, f"explains {name}{fault}")
+
+
+def _stray(evidence: Evidence, name: str, checks: dict[str, list[Check]]) -> str | None:
+    same = checks.get(name, [])
+    if not same:
+        known = f"its checks are {', '.join(checks)}" if checks else "it has none"
+        return f", which is no check of this phase: {known}"
+    if not any(_share_an_engine(check, evidence) for check in same):
+        return (
+            f" on {evidence.dialect}, where that check does not run: "
+            "take the block out, or give the check a variant for that engine"
+        )
+    if same[0].require.shows_own_rows:
+        return (
+            f", which requires `{same[0].require.text}` and so shows its own rows: take this block out, "
+            "and let the check itself select what a person needs to see"
+        )
+    return None
 
 
 def _share_an_engine(check: Check, evidence: Evidence) -> bool:

@@ -24,7 +24,7 @@ def signoff_check(signoff: SignOff, dialect: str) -> Check:
         require=parse_requirement("valid >= 1"),
         evidence=(
             Evidence(
-                signoff.id,
+                (signoff.id,),
                 signoff.line,
                 "SELECT attested_by, attested_at, note FROM pipestate_attestation "
                 f"WHERE name = '{signoff.id}' ORDER BY attested_at DESC LIMIT 3",

@@ -21,8 +21,8 @@ GOOD = """
 
 ```sql
 -- check: good
--- require: rows = 0
-SELECT 1 WHERE false
+-- require: n = 1
+SELECT 1 AS n
 ```
 """
 BODY_LINE = FRONT.count("\n") + 1

@@ -91,7 +91,7 @@ def test_a_plan_may_be_looked_at(lines: list[str], findings_in: Lint) -> None:
 
 
 def test_evidence_of_two_variants_is_told_once(findings_in: Lint) -> None:
-    check = ["-- check: b", "-- require: rows = 0", "SELECT 1"]
+    check = ["-- check: b", "-- require: n = 1", "SELECT 1 AS n"]
     body = fence("-- dialect: sqlite", *check) + fence("-- dialect: postgresql", *check)
 
     assert len(findings_in(body + fence("-- explains: b", "VACUUM"))) == 1

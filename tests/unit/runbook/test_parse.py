@@ -90,7 +90,7 @@ def test_a_runbook_becomes_frozen_values() -> None:
                     line=23,
                     sql="SELECT 0.5 AS stuck_pct",
                     require=Requirement("stuck_pct < 1.0", (Comparison("stuck_pct", "<", Decimal("1.0")),)),
-                    evidence=(Evidence("stuck-sites", 29, "SELECT subdomain FROM sites LIMIT 10"),),
+                    evidence=(Evidence(("stuck-sites",), 29, "SELECT subdomain FROM sites LIMIT 10"),),
                 ),
             ),
             views=(),

@@ -8,7 +8,7 @@ Lint = Callable[[str], list[tuple[int, str]]]
 
 
 def check(id: str, dialect: str = "") -> str:
-    return _fence(f"-- check: {id}", "-- require: rows = 0", dialect)
+    return _fence(f"-- check: {id}", "-- require: n = 1", dialect)
 
 
 def evidence(id: str, dialect: str = "") -> str:
@@ -84,8 +84,8 @@ def test_each_variant_gets_the_evidence_that_can_run_with_it(phase_of: Callable[
     assert isinstance(postgresql, Check)
     assert isinstance(sqlite, Check)
     assert [each.line for each in postgresql.evidence] == [27]
-    assert sqlite.evidence == (Evidence("a", 21, "SELECT 1", "sqlite"), Evidence("a", 27, "SELECT 1"))
-    assert sqlite.evidence_for("sqlite") == Evidence("a", 21, "SELECT 1", "sqlite")
+    assert sqlite.evidence == (Evidence(("a",), 21, "SELECT 1", "sqlite"), Evidence(("a",), 27, "SELECT 1"))
+    assert sqlite.evidence_for("sqlite") == Evidence(("a",), 21, "SELECT 1", "sqlite")
 
 
 def test_one_id_may_stand_in_two_phases(findings_of: Lint) -> None:
@@ -104,10 +104,36 @@ def test_a_phase_that_asks_nothing_is_told(body: str, findings_of: Lint) -> None
 
 
 def test_a_gate_that_nothing_could_close_is_told(findings_of: Lint) -> None:
-    warning = check("a").replace("rows = 0", "rows = 0\n-- level: warn")
+    warning = check("a").replace("n = 1", "n = 1\n-- level: warn")
     text = "---\nrunbook: s\nphases:\n  one: {opens: ['0006']}\n---\n\n## Phase: one\n\n"
 
     assert findings_of(text + warning) == [
         (7, "phase one opens 0006 but has no blocking check: its gate could never be closed")
     ]
     assert findings_of(text + warning + signoff("b")) == []
+
+
+def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase], findings_in: Lint) -> None:
+    body = check("a") + check("b") + evidence("a, b")
+    shared = (Evidence(("a", "b"), 21, "SELECT 1"),)
+
+    assert [check.evidence for check in phase_of(body).checks if isinstance(check, Check)] == [shared, shared]
+    [(line, told)] = findings_in(body.replace("a, b", "a, c"))
+    assert (line, told.partition(":")[0]) == (13, "explains c, which is no check of this phase")
+
+
+@pytest.mark.parametrize(
+    "require", ["rows = 0", "rows <= 5", "rows < 3", "rows != 1", "rows >= 1 and rows <= 9"]
+)
+def test_a_check_that_shows_its_own_rows_needs_no_evidence(require: str, findings_in: Lint) -> None:
+    [(line, told)] = findings_in(check("a").replace("n = 1", require) + evidence("a"))
+
+    assert line == 7
+    assert told.startswith(
+        f"explains a, which requires `{require}` and so shows its own rows: take this block"
+    )
+
+
+@pytest.mark.parametrize("require", ["rows >= 1", "rows > 0", "rows = 1 and n = 1", "n = 1"])
+def test_a_check_whose_own_rows_say_little_may_have_evidence(require: str, findings_in: Lint) -> None:
+    assert findings_in(check("a").replace("n = 1", require) + evidence("a")) == []
