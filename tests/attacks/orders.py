@@ -31,14 +31,13 @@ AT_D4 = State("d4", None, after=True)
 
 
 def state_of(database: Database) -> State:
-    there = "SELECT to_regclass('public.{}') IS NOT NULL"
-    versions = database.rows("SELECT version_num FROM alembic_version")
-    has_rows = database.value(there.format("old_orders"))
+    ((version, has_rows, after),) = database.rows(
+        "SELECT (SELECT max(version_num) FROM alembic_version), to_regclass('public.old_orders') IS NOT NULL, "
+        "to_regclass('public.after_orders') IS NOT NULL"
+    )
     rows = database.value("SELECT count(*) FROM public.old_orders") if has_rows else None
     return State(
-        str(versions[0][0]) if versions else None,
-        int(str(rows)) if rows is not None else None,
-        bool(database.value(there.format("after_orders"))),
+        None if version is None else str(version), None if rows is None else int(str(rows)), bool(after)
     )
 
 

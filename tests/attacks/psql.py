@@ -6,7 +6,7 @@ import re
 import select
 import subprocess
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bed import Database, postgres_binary
@@ -15,6 +15,17 @@ PATIENCE_S = 60
 PROMPT = "~ready~"
 # What psql writes: never a pager, always in English.
 ENVIRONMENT = {"PSQL_PAGER": "cat", "TERM": "dumb", "LC_ALL": "C"}
+
+
+def feed_each(database: Database, scripts: Iterable[str], directory: Path, *options: str) -> str:
+    """Give many scripts to one psql, each on a connection of its own: as `feed` one by one, but quicker."""
+    directory.mkdir(exist_ok=True)
+    files: list[str] = []
+    for number, script in enumerate(scripts):
+        path = directory / f"{number}.sql"
+        path.write_text(f"\\connect\n{script}", encoding="utf-8")
+        files += ["-f", str(path)]
+    return feed(database, "", *options, *files)
 
 
 def feed(database: Database, script: str, *options: str, psqlrc: Path | None = None) -> str:

@@ -58,3 +58,12 @@ def while_committing(database: Database, table: str, write: str, attack: Callabl
         wait_until(lambda: attacking.done() or waits_for_lock(database, table), f"somebody waits for {table}")
         writer.commit()
         return attacking.result()
+
+
+def sessions(database: Database) -> int:
+    """Count the other sessions on this database."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    return int(str(database.value(query)))

@@ -1,6 +1,6 @@
 """What scripts are tried on: a stranger's project, and the two contracts of the shipped chain."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,8 +8,12 @@ from attacks import attacked
 from attacks.orders import AT_B2, AT_D4, ORDERS, State, state_of
 from attacks.orders import fill as fill_orders
 from attacks.project import lay_out
+from attacks.psql import feed, feed_each
 from bed import Database, Postgres
 from legacy import fill_legacy
+
+# How many attacks are tried before somebody looks whether one of them succeeded.
+BATCH = 40
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,31 @@ class Standing:
     def closed(self) -> Database:
         """Return one whose gate is closed."""
         return self._standing("closed")
+
+    def try_closed(self, attacks: Mapping[str, str], *options: str) -> dict[str, object]:
+        """Give named scripts to psql, on a closed gate; return those that changed something, and to what."""
+        names = list(attacks)
+        found: dict[str, object] = {}
+        for batch in (names[at : at + BATCH] for at in range(0, len(names), BATCH)):
+            database = self.closed()
+            feed_each(database, [attacks[name] for name in batch], self.directory, *options)
+            if self.world.state(database) != self.world.before:
+                found |= self._one_by_one("closed", {name: attacks[name] for name in batch}, *options)
+        return found
+
+    def try_opened(self, attacks: Mapping[str, str], *options: str) -> dict[str, object]:
+        """The same, on an open gate; return those that did one half of the change without the other."""
+        found = self._one_by_one("opened", attacks, *options)
+        return {name: state for name, state in found.items() if state not in self.world.whole}
+
+    def _one_by_one(self, kind: str, attacks: Mapping[str, str], *options: str) -> dict[str, object]:
+        found = {}
+        for name, script in attacks.items():
+            database = self._standing(kind)
+            feed(database, script, *options)
+            if (state := self.world.state(database)) != self.world.before:
+                found[name] = state
+        return found
 
     def drop(self) -> None:
         for database in self.databases.values():
