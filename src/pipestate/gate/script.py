@@ -142,9 +142,7 @@ def _rows(tables: Tables, revision: str) -> str:
 
 
 def _world() -> str:
-    return "\n".join(
-        f"    PERFORM set_config('{name}', '{value}', true);" for name, value in db.WORLD.items()
-    )
+    return "\n".join(f"    PERFORM {setting};" for setting in db.world_settings())
 
 
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
