@@ -33,4 +33,4 @@ def write(directory: Path, text: str, name: str = "book") -> Runbook:
 
 
 def run(database: Database, runbook: Runbook, *, revisions: Position = NOWHERE, **options: object) -> Report:
-    return verify(database.url, find_phases([runbook], None), revisions, **options)  # type: ignore[arg-type]
+    return verify(database.url, find_phases([runbook], None), lambda _: revisions, **options)  # type: ignore[arg-type]

@@ -99,7 +99,9 @@ def test_what_the_readme_says_of_the_wheel(installed: Installed, pg_legacy: Chai
 
 def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_legacy: Chain) -> None:
     pg_legacy.upgrade("0005")
-    said = installed.must("pipestate gate readiness --json", code=1, DATABASE_URL=pg_legacy.database.text)
+    said = installed.must(
+        "pipestate gate readiness --shipped --json", code=1, DATABASE_URL=pg_legacy.database.text
+    )
     assert "shipped/runbooks/sites-consolidation.md:" in said
 
 

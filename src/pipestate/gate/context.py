@@ -27,15 +27,15 @@ from sqlalchemy import Connection, inspect
 
 from pipestate import db
 from pipestate.chain.position import Position
-from pipestate.chain.revisions import resolve
-from pipestate.config import project_root, shown
+from pipestate.config import shown
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, heard_on_stderr, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.locks import lock_tables
 from pipestate.gate import script
+from pipestate.gate.position import resolve
 from pipestate.ledger.record import record_gate
-from pipestate.runbook.find import every_runbook, find_runbooks
+from pipestate.runbook.find import every_runbook, named_runbook, runbook_directory
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
@@ -154,14 +154,14 @@ def _asked(name: str, *, insist: Sequence[str]) -> list[Asked]:
 
 
 def _find(name: str) -> tuple[Runbook, Phase]:
-    config = op.get_context().config
-    ini = (
-        Path(config.config_file_name)
-        if config and config.config_file_name
-        else project_root() / "alembic.ini"
-    )
+    context = op.get_context()
+    assert context.script is not None
+    files = (getattr(context.config, attribute, None) for attribute in ("config_file_name", "toml_file_name"))
+    config = next((Path(file) for file in files if file and Path(file).is_file()), None)
+    directory = runbook_directory(config, Path(context.script.dir))
     runbook, slash, _ = name.partition("/")
-    (found,) = find_phases(find_runbooks([runbook], ini) if slash else every_runbook(ini), name)
+    books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
+    (found,) = find_phases(books, name)
     return found
 
 

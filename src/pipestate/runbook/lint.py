@@ -20,10 +20,15 @@ def load(path: str | Path) -> Runbook:
 
 def lint(path: str | Path) -> list[Finding]:
     """The findings of a file, in the order of its lines; ConfigError where there is no file."""
+    return examine(path)[1]
+
+
+def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
+    """Read a file, and find what is wrong with it; the runbook is None where it cannot be read at all."""
     try:
-        return findings(read_text(path), path)
+        return _examined(read_text(path), path)
     except RunbookError as error:
-        return [Finding(error.path, error.line, error.what)]
+        return None, [Finding(error.path, error.line, error.what)]
 
 
 def findings(text: str, path: str | Path) -> list[Finding]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, project_ini
+from pipestate.chain.project import Project
+from pipestate.cli.options import AsJson, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, require_redis
+from pipestate.pipeline.cli.options import RedisUrl, require_ours, require_redis
 
 if TYPE_CHECKING:
     from pipestate.pipeline.clearing import Cleared
@@ -18,7 +19,8 @@ app = typer.Typer(help="Look at the job queues, and clear what can never end.", 
 
 
 @app.command()
-def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = None) -> None:
+@project_options
+def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) -> None:
     """How full the queues are, and what stands in the way.
 
     Example: pipestate queues show
@@ -28,7 +30,7 @@ def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = Non
     from pipestate.pipeline.render.queues import depths_as_data, print_depths
     from pipestate.pipeline.wiring import read_wiring
 
-    wiring = read_wiring(project_ini(config))
+    wiring = read_wiring(require_ours(project))
     with connected(require_redis(redis_url, wiring)) as redis:
         found = depths(redis, wiring)
     if json_:
@@ -38,7 +40,9 @@ def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = Non
 
 
 @app.command()
+@project_options
 def clear(
+    project: Project,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
     export: Annotated[
         Path | None,
@@ -51,7 +55,6 @@ def clear(
     ] = None,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Delete deferred coordinators and failed OCR jobs, after writing them into a file. Other jobs stay.
 
@@ -64,7 +67,7 @@ def clear(
     from pipestate.pipeline.wiring import read_wiring
 
     file = export or default_file(datetime.now(UTC))
-    wiring = read_wiring(project_ini(config))
+    wiring = read_wiring(require_ours(project))
     with connected(require_redis(redis_url, wiring)) as redis:
         plan = clearing.plan_clearing(redis, wiring)
         if dry_run or not plan:

@@ -4,13 +4,15 @@ from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import print_json, say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, require_redis
+from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, require_ours, require_redis
 
 
+@project_options
 def reconcile(
+    to: Target,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")] = False,
     threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
@@ -23,8 +25,6 @@ def reconcile(
     storage_dir: StorageDir = None,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Recover stuck sites: claim and enqueue the coordinator, or enqueue the jobs that are missing.
 
@@ -38,12 +38,11 @@ def reconcile(
     from pipestate.pipeline.wiring import read_wiring
 
     require_threshold(threshold_hours)
-    to = target(database_url, config)
-    wiring = read_wiring(to.ini)
+    wiring = read_wiring(require_ours(to.project))
     storage = open_storage(storage_dir) if storage_dir else None
     with connected(require_redis(redis_url, wiring)) as redis:
         work = Reconciler(to.url, redis, wiring, storage, threshold_hours, max_attempts, site)
-        revision = to.revisions().current
+        revision = to.position().current
         with progress("recovering", "sites") as recovering:
             outcomes = work.preview() if dry_run else work.run(revision=revision, on_progress=recovering)
     busy = outcomes is None
