@@ -169,7 +169,9 @@ def test_bytes_that_are_no_text_are_no_export(scene: Scene, pipestate: Command, 
 def test_another_backend_serves_every_command(pipestate: Command, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.db"
     ini = tmp_path / "other.ini"
-    ini.write_text(f"[pipestate:queues]\nbackend = table_queues:connect\nurl = {jobs}\n")
+    ini.write_text(
+        f"[alembic]\nscript_location = {ROOT / 'alembic'}\n[pipestate:queues]\nbackend = table_queues:connect\nurl = {jobs}\n"
+    )
     with table_queues.connect(str(jobs)) as queues:
         bed = TableBed(queues, jobs)
         bed.put("failed", "ocr_page_job")
@@ -197,7 +199,7 @@ def test_a_backend_that_cannot_be_opened_is_one_sentence(
     pipestate: Command, tmp_path: Path, lines: str, sentence: str
 ) -> None:
     ini = tmp_path / "other.ini"
-    ini.write_text(f"[pipestate:queues]\n{lines}\n")
+    ini.write_text(f"[alembic]\nscript_location = {ROOT / 'alembic'}\n[pipestate:queues]\n{lines}\n")
     done = pipestate("queues", "show", "--config", str(ini))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert sentence in done.err
@@ -205,7 +207,9 @@ def test_a_backend_that_cannot_be_opened_is_one_sentence(
 
 def test_a_redis_url_for_another_backend_is_refused(pipestate: Command, tmp_path: Path) -> None:
     ini = tmp_path / "other.ini"
-    ini.write_text("[pipestate:queues]\nbackend = table_queues:connect\nurl = jobs.db\n")
+    ini.write_text(
+        f"[alembic]\nscript_location = {ROOT / 'alembic'}\n[pipestate:queues]\nbackend = table_queues:connect\nurl = jobs.db\n"
+    )
     done = pipestate("queues", "show", "--config", str(ini), "--redis-url", "redis://localhost")
     assert (done.code, done.out) == (2, "")
     assert "--redis-url is for RQ" in done.err

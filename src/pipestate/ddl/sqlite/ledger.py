@@ -8,6 +8,7 @@ from alembic import op
 from pipestate.ddl import objects, sql
 from pipestate.ddl.sqlite import look
 from pipestate.ledger.install import additions, statements
+from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, VIEWS, ledger_on, qualified
 
 log = logging.getLogger("pipestate")
@@ -26,7 +27,7 @@ def remove_ledger() -> None:
     tables = [
         table.name for table in reversed(ledger.tables) if table is not ledger.objects or not objects.kept()
     ]
-    if not sql.is_offline() and any(look.has_table(table) and look.has_rows(table) for table in tables):
+    if not sql.is_offline() and any(_is_worth_keeping(table) for table in tables):
         log.warning(KEPT)
         return
     for view in reversed(VIEWS):
@@ -36,7 +37,18 @@ def remove_ledger() -> None:
 
 
 def remove_objects() -> None:
-    sql.emit(f"DROP TABLE IF EXISTS {qualified('object', 'sqlite')}")
+    if sql.is_offline() or not look.has_table(qualified("run", "sqlite")):  # one that stays keeps its tables
+        sql.emit(f"DROP TABLE IF EXISTS {qualified('object', 'sqlite')}")
+
+
+def _is_worth_keeping(table: str) -> bool:
+    """That a revision was applied is written by itself, and is no reason to keep a ledger."""
+    if not look.has_table(table):
+        return False
+    if table != qualified("run", "sqlite"):
+        return look.has_rows(table)
+    own = sql.literals(WRITTEN_BY_ITSELF)
+    return bool(look.scalar(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE event NOT IN ({own}))"))
 
 
 def _install(*, only: Sequence[str] | None) -> None:
