@@ -6,9 +6,10 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InternalError, OperationalError
 
 from pipestate.errors import Unreachable
-from pipestate.pipeline.backfill.moves import NO_DOCUMENTS, Move, Outcome
+from pipestate.pipeline.backfill.decide import NO_DOCUMENTS, SiteCounts
 from pipestate.pipeline.backfill.stale_rows import stale
 from pipestate.pipeline.error_text import error_text
+from pipestate.pipeline.planning import Outcome, Result
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.schema import sites
 
@@ -59,10 +60,13 @@ ENGINES = {
 }
 
 
+Counted = Result[SiteCounts]
+
+
 def write(
-    connection: Connection, moves: list[Move], threshold: timedelta, *, last: bool = True
-) -> dict[str, Move]:
-    """Write them, in the order of the plan, in one transaction; those that became something else.
+    connection: Connection, expected: list[Counted], threshold: timedelta, *, last: bool = True
+) -> dict[str, Counted]:
+    """Write them, in the order of the plan, in one transaction; return those that became something else.
 
     Where the database refuses a row (a rule or a trigger of the application's), the batch is halved
     until that site stands alone: it has failed, and the others go on. Only the last batch waits for the
@@ -70,46 +74,52 @@ def write(
     """
     try:
         with connection.begin():
-            left = _update(connection, moves, threshold, last)
+            left = _update(connection, [result.subject for result in expected], threshold, last)
             return _what_became_of(connection, left) if left else {}
     except (IntegrityError, DataError, InternalError) as error:
-        if len(moves) > 1:
-            half = len(moves) // 2
-            first = write(connection, moves[:half], threshold, last=last)
-            return first | write(connection, moves[half:], threshold, last=last)
-        (move,) = moves
-        return {move.subdomain: Move(move.subdomain, Outcome.FAILED, reason=error_text(str(error.orig)))}
+        if len(expected) > 1:
+            half = len(expected) // 2
+            first = write(connection, expected[:half], threshold, last=last)
+            return first | write(connection, expected[half:], threshold, last=last)
+        name = expected[0].subject.subdomain
+        return {name: Result(SiteCounts(name), Outcome.FAILED, error_text(str(error.orig)))}
     except OperationalError as error:
         if _is_locked(error):
+            first_name, last_name = expected[0].subject.subdomain, expected[-1].subject.subdomain
             raise Unreachable(
-                f"somebody kept a row of sites locked between {moves[0].subdomain} and {moves[-1].subdomain}:"
+                f"somebody kept a row of sites locked between {first_name} and {last_name}:"
                 " what is done stays done; run the same again"
             ) from error
         raise
 
 
-def _update(connection: Connection, moves: list[Move], threshold: timedelta, last: bool) -> list[Move]:
-    """Those that were not written."""
+def _update(connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool) -> list[str]:
+    """Update the sites; return the names of those that were not written."""
     sql = _sql(connection.dialect.name, threshold)
     if connection.dialect.name == "sqlite":
-        return [move for move in moves if connection.exec_driver_sql(sql, _values(move)).first() is None]
+        return [
+            site.subdomain
+            for site in counts
+            if connection.exec_driver_sql(sql, _values(site)).first() is None
+        ]
     connection.exec_driver_sql(PREPARE, {"synchronous": "on" if last else "off"})
+    names = [site.subdomain for site in counts]
     values = {
-        "sites": _text_array([move.subdomain for move in moves]),
-        "completed": str([move.completed for move in moves]).translate(BRACES),
-        "totals": str([move.total for move in moves]).translate(BRACES),
-        "first": moves[0].subdomain,
-        "last": moves[-1].subdomain,
+        "sites": _text_array(names),
+        "completed": str([site.completed for site in counts]).translate(BRACES),
+        "totals": str([site.total for site in counts]).translate(BRACES),
+        "first": names[0],
+        "last": names[-1],
     }
     result = connection.exec_driver_sql(sql, values)
-    if result.rowcount == len(moves):
+    if result.rowcount == len(names):
         return []
     written = set(result.scalars())
-    return [move for move in moves if move.subdomain not in written]
+    return [name for name in names if name not in written]
 
 
-def _values(move: Move) -> dict[str, str | int]:
-    return {"site": move.subdomain, "completed": move.completed, "total": move.total}
+def _values(site: SiteCounts) -> dict[str, str | int]:
+    return {"site": site.subdomain, "completed": site.completed, "total": site.total}
 
 
 def _sql(dialect: str, threshold: timedelta) -> str:
@@ -119,7 +129,7 @@ def _sql(dialect: str, threshold: timedelta) -> str:
 
 
 def _text_array(values: list[str]) -> str:
-    r"""One literal, which PostgreSQL reads much faster than an expression of thousands.
+    r"""Write an array as one literal, which PostgreSQL reads much faster than an expression of thousands.
 
     >>> print(_text_array(["a.gov", "b.gov"]), _text_array(['a"b']))
     {"a.gov","b.gov"} {"a\"b"}
@@ -130,19 +140,19 @@ def _text_array(values: list[str]) -> str:
     return f'{{"{joined}"}}'
 
 
-def _what_became_of(connection: Connection, moves: list[Move]) -> dict[str, Move]:
-    names = [move.subdomain for move in moves]
+def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Counted]:
     query = select(sites.c.subdomain, sites.c.current_stage).where(sites.c.subdomain.in_(names))
     stages: dict[str, str | None] = {row[0]: row[1] for row in connection.execute(query)}
     return {name: _missed(name, stages) for name in names}
 
 
-def _missed(subdomain: str, stages: dict[str, str | None]) -> Move:
+def _missed(subdomain: str, stages: dict[str, str | None]) -> Counted:
+    site = SiteCounts(subdomain)
     if subdomain not in stages:
-        return Move(subdomain, Outcome.ORPHANED, reason="the site was deleted in the meantime")
+        return Result(site, Outcome.ORPHANED, "the site was deleted in the meantime")
     if stages[subdomain] is None:
-        return Move(subdomain, Outcome.MOVED_ON, reason="site_progress was written again in the meantime")
-    return Move(subdomain, Outcome.MOVED_ON)
+        return Result(site, Outcome.MOVED_ON, "site_progress was written again in the meantime")
+    return Result(site, Outcome.MOVED_ON)
 
 
 def _is_locked(error: DBAPIError) -> bool:

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, inspect
 
 from pipestate import db
 from pipestate.errors import ConfigError
+from pipestate.pipeline.backfill.decide import StaleRow
 from pipestate.schema import sites
 from pipestate.schema.legacy import site_progress
 
@@ -35,12 +36,9 @@ READ = (
 AFTER = {"postgresql": " AND {}.subdomain > %(after)s", "sqlite": " AND {}.subdomain > :after"}
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
-# subdomain, stage_total, whether it has a site, and where that stands. A tuple: there may be a million.
-Row = tuple[str, int | None, bool, str | None]
-
 
 def stale(dialect: str, threshold: timedelta) -> str:
-    """The condition on a row `p` of `site_progress`."""
+    """The condition that makes a row `p` of `site_progress` stale."""
     return STALE[dialect].format(age=f"{threshold.total_seconds():.3f}")
 
 
@@ -51,8 +49,8 @@ def count(url: URL, threshold: timedelta) -> int:
         return int(connection.exec_driver_sql(query).scalar_one())
 
 
-def read(url: URL, threshold: timedelta) -> Iterator[Row]:
-    """All of them, in the order of their subdomains."""
+def read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
+    """Read all of them, in the order of their subdomains."""
     page = _page(url, threshold, None)
     while page:
         yield from page
@@ -60,7 +58,7 @@ def read(url: URL, threshold: timedelta) -> Iterator[Row]:
 
 
 def require_both_accounts(connection: Connection) -> None:
-    """The old account and the new one stand side by side between 0003 and 0006."""
+    """Refuse a database before 0003, which has no counters, and one after 0006, which has nothing to read."""
     found = inspect(connection)
     has_sites = found.has_table(sites.name)
     columns = {column["name"] for column in found.get_columns(sites.name)} if has_sites else set()
@@ -70,7 +68,7 @@ def require_both_accounts(connection: Connection) -> None:
         raise ConfigError("site_progress is gone since revision 0006: there is nothing to backfill any more")
 
 
-def _page(url: URL, threshold: timedelta, after: str | None) -> list[Row]:
+def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
     with db.reader(url) as connection:
         dialect = connection.dialect.name
         if dialect == "postgresql":  # a page is a range of the keys, whatever the statistics say
@@ -81,4 +79,4 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[Row]:
         )
         parameters = {} if after is None else {"after": after}
         cursor = connection.exec_driver_sql(query, parameters).cursor
-        return cast("list[Row]", cursor.fetchall() if cursor else [])
+        return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
