@@ -7,9 +7,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InternalError,
 
 from pipestate.errors import Unreachable
 from pipestate.pipeline.backfill.decide import NO_DOCUMENTS, SiteCounts
-from pipestate.pipeline.backfill.stale_rows import stale
+from pipestate.pipeline.backfill.stale_rows import STALE
 from pipestate.pipeline.error_text import error_text
 from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.sql import NOW, fill
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.schema import sites
 
@@ -19,46 +20,59 @@ BRACES = str.maketrans("[]", "{}")  # from a list of Python's to an array of Pos
 # One backfill writes at a time, a batch long, so that two of them cannot wait for each other in a circle.
 # And where somebody keeps a row, we give up, before everybody waits for the rows that we keep. A batch is
 # a range of the keys: whatever the statistics say, it is read as one, and no table from end to end.
-PREPARE = (
-    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_S}s', true), set_config('enable_seqscan', 'off', true),"
-    " set_config('enable_nestloop', 'off', true), set_config('synchronous_commit', %(synchronous)s, true),"
-    " pg_advisory_xact_lock(1885958255, 1650550635)"
-)
+PREPARE = """
+SELECT set_config('lock_timeout', '{lock_timeout}s', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_nestloop', 'off', true),
+       set_config('synchronous_commit', :synchronous, true),
+       pg_advisory_xact_lock(1885958255, 1650550635)
+"""
 
-# A site that waits for its coordinator gets a time just past the threshold: the reconciler sees it at
-# once, and nobody takes the age of an old row for the time that it has waited.
+# A site that waits for its coordinator gets a time just past the threshold, `:past` seconds ago: the
+# reconciler sees it at once, and nobody takes the age of an old row for the time that it has waited.
 UPDATE = """
-UPDATE sites SET
-  current_stage = CASE WHEN v.total = 0 THEN 'completed' ELSE 'ocr' END,
-  ocr_total = v.total, ocr_completed = v.completed, ocr_failed = v.total - v.completed,
-  coordinator_enqueued = false,
-  started_at = coalesce({started}, {now}),
-  updated_at = CASE WHEN v.total = 0 THEN {now} ELSE {past} END,
-  last_error_stage = CASE WHEN v.total = 0 THEN 'ocr' ELSE sites.last_error_stage END,
-  last_error_message = CASE WHEN v.total = 0 THEN '{reason}' ELSE sites.last_error_message END,
-  last_error_at = CASE WHEN v.total = 0 THEN {now} ELSE sites.last_error_at END
-FROM {values} JOIN site_progress p ON p.subdomain = v.subdomain
-WHERE sites.subdomain = v.subdomain AND sites.current_stage IS NULL AND {stale}{range}
+UPDATE sites
+SET current_stage = CASE WHEN v.total = 0 THEN 'completed' ELSE 'ocr' END,
+    ocr_total = v.total,
+    ocr_completed = v.completed,
+    ocr_failed = v.total - v.completed,
+    coordinator_enqueued = false,
+    started_at = coalesce({started_at}, {time}),
+    updated_at = CASE WHEN v.total = 0 THEN {time} ELSE {past} END,
+    last_error_stage = CASE WHEN v.total = 0 THEN 'ocr' ELSE sites.last_error_stage END,
+    last_error_message = CASE WHEN v.total = 0 THEN '{no_documents}' ELSE sites.last_error_message END,
+    last_error_at = CASE WHEN v.total = 0 THEN {time} ELSE sites.last_error_at END
+FROM {values}
+JOIN site_progress p ON p.subdomain = v.subdomain
+WHERE sites.subdomain = v.subdomain
+  AND sites.current_stage IS NULL
+  AND {stale}{and_in_range}
 RETURNING sites.subdomain
 """
-ENGINES = {
+# A batch is one statement on PostgreSQL, and has one time; on SQLite each site is one.
+PARTS = {
     "postgresql": {
-        "now": "now()",
-        "past": "now() - interval '{age} seconds'",
-        "started": "p.started_at",
-        "values": "unnest(%(sites)s::text[], %(completed)s::int[], %(totals)s::int[])"
-        " AS v(subdomain, completed, total)",
-        "range": " AND sites.subdomain BETWEEN %(first)s AND %(last)s AND p.subdomain BETWEEN %(first)s AND %(last)s",
+        "time": "now()",
+        "past": "now() - :past * interval '1 second'",
+        "started_at": "p.started_at",
+        "values": "unnest(:sites::text[], :completed::int[], :totals::int[]) AS v(subdomain, completed, total)",
+        "and_in_range": """
+  AND sites.subdomain BETWEEN :first AND :last
+  AND p.subdomain BETWEEN :first AND :last""",
     },
     "sqlite": {
-        "now": "strftime('%Y-%m-%d %H:%M:%f000', 'now')",
-        "past": "strftime('%Y-%m-%d %H:%M:%f000', 'now', '-{age} seconds')",
-        "started": "strftime('%Y-%m-%d %H:%M:%f000', p.started_at)",
+        "time": NOW["sqlite"],
+        "past": "strftime('%Y-%m-%d %H:%M:%f000', 'now', -:past || ' seconds')",
+        "started_at": "strftime('%Y-%m-%d %H:%M:%f000', p.started_at)",
         "values": "(SELECT :site AS subdomain, :completed AS completed, :total AS total) AS v",
-        "range": "",
+        "and_in_range": "",
     },
 }
-
+PREPARE_SQL = fill("postgresql", PREPARE, lock_timeout=str(LOCK_TIMEOUT_S))
+UPDATE_SQL = {
+    engine: fill(engine, UPDATE, stale=STALE[engine], no_documents=NO_DOCUMENTS, **parts)
+    for engine, parts in PARTS.items()
+}
 
 Counted = Result[SiteCounts]
 
@@ -95,37 +109,33 @@ def write(
 
 def _update(connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool) -> list[str]:
     """Update the sites; return the names of those that were not written."""
-    sql = _sql(connection.dialect.name, threshold)
+    sql, ages = UPDATE_SQL[connection.dialect.name], _ages(threshold)
     if connection.dialect.name == "sqlite":
+        values = (
+            {"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts
+        )
         return [
-            site.subdomain
-            for site in counts
-            if connection.exec_driver_sql(sql, _values(site)).first() is None
+            str(each["site"])
+            for each in values
+            if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
         ]
-    connection.exec_driver_sql(PREPARE, {"synchronous": "on" if last else "off"})
+    connection.exec_driver_sql(PREPARE_SQL, {"synchronous": "on" if last else "off"})
     names = [site.subdomain for site in counts]
-    values = {
+    arrays = {
         "sites": _text_array(names),
         "completed": str([site.completed for site in counts]).translate(BRACES),
         "totals": str([site.total for site in counts]).translate(BRACES),
-        "first": names[0],
-        "last": names[-1],
     }
-    result = connection.exec_driver_sql(sql, values)
+    result = connection.exec_driver_sql(sql, {**arrays, **ages, "first": names[0], "last": names[-1]})
     if result.rowcount == len(names):
         return []
     written = set(result.scalars())
     return [name for name in names if name not in written]
 
 
-def _values(site: SiteCounts) -> dict[str, str | int]:
-    return {"site": site.subdomain, "completed": site.completed, "total": site.total}
-
-
-def _sql(dialect: str, threshold: timedelta) -> str:
-    words = ENGINES[dialect]
-    past = words["past"].format(age=f"{max(threshold, THRESHOLD).total_seconds() + 1:.3f}")
-    return UPDATE.format(**words | {"past": past, "reason": NO_DOCUMENTS, "stale": stale(dialect, threshold)})
+def _ages(threshold: timedelta) -> dict[str, float]:
+    """In seconds: what makes a row stale, and just past what makes a site stuck."""
+    return {"age": threshold.total_seconds(), "past": max(threshold, THRESHOLD).total_seconds() + 1}
 
 
 def _text_array(values: list[str]) -> str:

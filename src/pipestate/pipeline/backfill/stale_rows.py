@@ -13,40 +13,58 @@ from sqlalchemy import URL, Connection, inspect
 from pipestate import db
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill.decide import StaleRow
+from pipestate.pipeline.sql import ENGINES, fill
 from pipestate.schema import sites
 from pipestate.schema.legacy import site_progress
 
 PAGE = 50_000
 NEEDED = ("current_stage", "ocr_total", "ocr_completed", "ocr_failed", "coordinator_enqueued", "updated_at")
 
-# `{age}` is the threshold in seconds, a number of ours: these go to the driver as they stand.
+# What makes a row `p` of `site_progress` stale; `:age` is the threshold in seconds.
 STALE = {
-    "postgresql": "p.current_stage = 'ocr' AND "
-    "(p.updated_at IS NULL OR p.updated_at < now() - interval '{age} seconds')",
-    "sqlite": "p.current_stage = 'ocr' AND (julianday(p.updated_at) IS NULL "
-    "OR julianday(p.updated_at) < julianday('now', '-{age} seconds'))",
+    "postgresql": """p.current_stage = 'ocr'
+  AND (p.updated_at IS NULL OR p.updated_at < now() - :age * interval '1 second')""",
+    "sqlite": """p.current_stage = 'ocr'
+  AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)""",
 }
-COUNT = "SELECT count(*) FROM site_progress p WHERE {stale}"
-# The second bound says nothing new, but spares a merge the sites before it.
-READ = (
-    "SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage"
-    " FROM site_progress p LEFT JOIN sites s ON s.subdomain = p.subdomain{and_s}"
-    " WHERE {stale}{and_p} ORDER BY p.subdomain LIMIT {limit}"
-)
-AFTER = {"postgresql": " AND {}.subdomain > %(after)s", "sqlite": " AND {}.subdomain > :after"}
+COUNT = """
+SELECT count(*)
+FROM site_progress p
+WHERE {stale}
+"""
+# A page is a range of the keys, and the first has no lower bound. That of `s` says nothing new, but spares a
+# merge the sites before it.
+READ = """
+SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
+FROM site_progress p
+LEFT JOIN sites s ON s.subdomain = p.subdomain{and_s_after}
+WHERE {stale}{and_p_after}
+ORDER BY p.subdomain
+LIMIT :page
+"""
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
-
-def stale(dialect: str, threshold: timedelta) -> str:
-    """The condition that makes a row `p` of `site_progress` stale."""
-    return STALE[dialect].format(age=f"{threshold.total_seconds():.3f}")
+COUNT_SQL = {engine: fill(engine, COUNT, stale=STALE[engine]) for engine in ENGINES}
+FIRST_SQL = {
+    engine: fill(engine, READ, stale=STALE[engine], and_s_after="", and_p_after="") for engine in ENGINES
+}
+NEXT_SQL = {
+    engine: fill(
+        engine,
+        READ,
+        stale=STALE[engine],
+        and_s_after=" AND s.subdomain > :after",
+        and_p_after="\n  AND p.subdomain > :after",
+    )
+    for engine in ENGINES
+}
 
 
 def count(url: URL, threshold: timedelta) -> int:
     with db.reader(url) as connection:
         require_both_accounts(connection)
-        query = COUNT.format(stale=stale(connection.dialect.name, threshold))
-        return int(connection.exec_driver_sql(query).scalar_one())
+        sql = COUNT_SQL[connection.dialect.name]
+        return int(connection.exec_driver_sql(sql, {"age": threshold.total_seconds()}).scalar_one())
 
 
 def read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
@@ -73,10 +91,7 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
         dialect = connection.dialect.name
         if dialect == "postgresql":  # a page is a range of the keys, whatever the statistics say
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        bound = "" if after is None else AFTER[dialect]
-        query = READ.format(
-            stale=stale(dialect, threshold), and_p=bound.format("p"), and_s=bound.format("s"), limit=PAGE
-        )
-        parameters = {} if after is None else {"after": after}
-        cursor = connection.exec_driver_sql(query, parameters).cursor
+        parameters = {"age": threshold.total_seconds(), "page": PAGE, "after": after}
+        sql = FIRST_SQL[dialect] if after is None else NEXT_SQL[dialect]
+        cursor = connection.exec_driver_sql(sql, parameters).cursor
         return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
