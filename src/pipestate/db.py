@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
 from pipestate.errors import Unreachable
+from pipestate.interrupt import listen, telling
 
 CONNECT_TIMEOUT_S = 10
 
@@ -40,6 +41,13 @@ WORLD = {
     "quote_all_identifiers": "off",
     "lock_timeout": "10s",
 }
+
+# The server's own functions come first on the path, whatever it is: a table may be anywhere on it, but nobody's
+# `now()` stands in for the server's.
+CATALOGUE_FIRST = (
+    "CASE WHEN pg_catalog.current_setting('search_path') IN ('', '\"\"') THEN 'pg_catalog' "
+    "ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END"
+)
 
 # What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
 SQLITE_READS = frozenset(
@@ -76,7 +84,11 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
     together refuse what either alone lets through (PRAGMA, ATTACH, VACUUM INTO).
     """
     engine = engine_for(url, readonly=True)
-    with reachable(url), engine.connect() as plain:
+    with (
+        telling(lambda: "what ran was cancelled, nothing was changed"),
+        reachable(url),
+        engine.connect() as plain,
+    ):
         if url.get_backend_name() == "sqlite":
             _lock_down(plain)
             yield plain
@@ -92,7 +104,8 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
 @contextmanager
 def writer(url: URL) -> Iterator[Connection]:
     """A connection inside a transaction that is committed at the end."""
-    with reachable(url), engine_for(url).begin() as connection:
+    rolled_back = "what ran was cancelled and rolled back"
+    with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
         if url.get_backend_name() != "sqlite":
             apply_settings(connection)
         yield connection
@@ -107,6 +120,7 @@ def apply_settings(connection: Connection) -> None:
 def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     """An engine without a pool: a command connects, works and goes."""
     if url.get_backend_name() != "sqlite":
+        listen()
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
         return create_engine(url, poolclass=NullPool, connect_args=arguments)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
@@ -169,8 +183,15 @@ def look(connection: Connection) -> Iterator[None]:
 
 def set_world(connection: Connection) -> None:
     """Set the world of a look until the end of the transaction or savepoint, in one round trip."""
-    settings = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in WORLD.items())
-    connection.exec_driver_sql(f"SELECT {settings}")
+    connection.exec_driver_sql(
+        f"SELECT {', '.join(world_settings())}", execution_options={"no_parameters": True}
+    )
+
+
+def world_settings() -> list[str]:
+    """Write the calls that set the world, as SQL expressions."""
+    values = {name: f"'{value}'" for name, value in WORLD.items()} | {"search_path": CATALOGUE_FIRST}
+    return [f"pg_catalog.set_config('{name}', {value}, true)" for name, value in values.items()]
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Ctrl-C: the query that runs is cancelled on the server, and the command says what was done.
 
 psycopg2 hears a signal only when its query is over. With a wait callback it waits in Python, where the signal
-arrives; the callback asks the server to cancel, and the query ends with an error of the server's.
+arrives; the callback asks the server to cancel, waits for its answer, and lets KeyboardInterrupt go on. From
+there it is Python's own way: transactions are rolled back, and the command line says the rest.
 """
 
 import select
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 WAIT_S = 0.5
+PATIENCE = 10  # so many waits for the server's answer to a cancel
 
 
 class Interrupted(PipestateError):
@@ -27,30 +29,12 @@ class Interrupted(PipestateError):
         self.done = done
 
 
-class _State:
-    """Whether Ctrl-C was pressed since the command began."""
-
-    pressed = False
-
-
-def was_interrupted() -> bool:
-    """Say whether the error at hand is the end of a query that Ctrl-C cancelled."""
-    return _State.pressed
-
-
 @contextmanager
-def cancelling(done: Callable[[], str]) -> Iterator[None]:
-    """Cancel the running query at Ctrl-C, and end with Interrupted, which says what was done."""
-    from sqlalchemy.exc import DBAPIError
-
-    listen()
+def telling(done: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into Interrupted, which says what was done."""
     try:
         yield
     except KeyboardInterrupt as error:
-        raise Interrupted(done()) from error
-    except DBAPIError as error:
-        if not was_interrupted():
-            raise
         raise Interrupted(done()) from error
 
 
@@ -60,7 +44,6 @@ def cancelled_together(connections: "Sequence[Connection]") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _State.pressed = True
         for connection in connections:
             driver: Any = connection.connection.dbapi_connection
             driver.cancel()
@@ -71,28 +54,40 @@ def listen() -> None:
     """Let Ctrl-C through to whatever psycopg2 connection waits; for the whole process."""
     import psycopg2.extensions
 
-    _State.pressed = False
     psycopg2.extensions.set_wait_callback(_wait)
 
 
 def _wait(connection: Any) -> None:
-    """Wait for the server as psycopg2 does; at Ctrl-C cancel, and go on waiting for the server's answer."""
-    from psycopg2 import OperationalError
-    from psycopg2.extensions import POLL_ERROR, POLL_OK, POLL_READ, POLL_WRITE
+    """Wait for the server as psycopg2 does; at Ctrl-C cancel the query and leave when the server has answered."""
+    try:
+        while not _is_ready(connection):
+            pass
+    except KeyboardInterrupt:
+        _cancel(connection)
+        raise
 
-    while True:
-        try:
-            state = connection.poll()
-            if state == POLL_OK:
+
+def _is_ready(connection: Any) -> bool:
+    from psycopg2 import OperationalError
+    from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
+
+    state = connection.poll()
+    if state == POLL_READ:
+        select.select([connection.fileno()], [], [], WAIT_S)
+    elif state == POLL_WRITE:
+        select.select([], [connection.fileno()], [], WAIT_S)
+    elif state != POLL_OK:
+        raise OperationalError("the connection is in error")
+    return bool(state == POLL_OK)
+
+
+def _cancel(connection: Any) -> None:
+    from psycopg2 import Error
+
+    try:
+        connection.cancel()
+        for _ in range(PATIENCE):
+            if _is_ready(connection):
                 return
-            if state == POLL_READ:
-                select.select([connection.fileno()], [], [], WAIT_S)
-            elif state == POLL_WRITE:
-                select.select([], [connection.fileno()], [], WAIT_S)
-            elif state == POLL_ERROR:
-                raise OperationalError("the connection is in error")
-        except KeyboardInterrupt:
-            if _State.pressed:
-                raise  # pressed again: leave at once
-            _State.pressed = True
-            connection.cancel()
+    except Error:
+        return  # the server's answer: the query is cancelled
