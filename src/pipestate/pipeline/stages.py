@@ -1,4 +1,4 @@
-"""The stages of the pipeline: their order, which run side by side, and what can be wrong with a name."""
+"""The stages of the pipeline: their order, which run side by side, and the errors about them."""
 
 from pipestate.errors import PipestateError
 from pipestate.schema.base import STAGES
