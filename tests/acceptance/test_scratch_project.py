@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from attacks.project import Project, lay_out
 from bed import Database, Postgres, Sqlite
 from healthy import run_timed
+from pipestate.ledger.install import install
 
 FILTER = (
     "from pipestate.environment import include_name\n",
@@ -304,3 +305,131 @@ def test_what_people_write_is_shown_and_not_obeyed(installed: Project) -> None:
     assert "\x1b" not in shown
     assert "x[/y]" in shown
     assert "[bold]" in shown
+
+
+# --- A gate in it ----------------------------------------------------------------------------------
+
+GATED = """from alembic import op
+from pipestate.gate import gate
+
+revision, down_revision = "c3", "b2"
+
+
+def upgrade():
+    with gate("orders/quiet", lock=["orders"], revision=revision):
+        op.drop_table("orders")
+"""
+
+
+def add_gate(project: Project) -> None:
+    """A revision that waits for the phase `quiet`, and an order that it would drop."""
+    project.write("migrations/versions/c3_drop.py", GATED)
+    project.edit("runbooks/orders.md", ('quiet: {from: "a1"}', 'quiet: {from: "a1", opens: ["c3"]}'))
+    project.database.run("INSERT INTO orders (id) VALUES (1)")
+
+
+def open_gate(project: Project) -> None:
+    must(project.pipestate("observe", "--set", "queue_depth=12"))
+    must(project.pipestate("attest", "quiet/told-support", "--by", "ops@example.com"))
+
+
+def test_a_gate_that_is_passed_is_in_the_ledger_with_its_checks(installed: Project) -> None:
+    add_gate(installed)
+    must(installed.alembic("upgrade", "head"), 255)
+    assert installed.database.rows("SELECT * FROM pipestate.run") == [], "a closed gate leaves no row"
+    open_gate(installed)
+    must(installed.alembic("upgrade", "head"))
+    assert installed.database.rows("SELECT event, phase, gate, revision, passed FROM pipestate.run") == [
+        ("gate", "quiet", "open", "c3", 2)
+    ]
+    assert installed.database.value("SELECT count(*) FROM pipestate.result WHERE outcome = 'passed'") == 2
+
+
+def test_a_forced_gate_keeps_the_reason_and_what_failed(installed: Project) -> None:
+    add_gate(installed)
+    said = must(installed.alembic("-x", "force=incident 42", "upgrade", "head"))
+    assert "the gate orders/quiet is closed, and forced: incident 42" in said
+    assert installed.database.rows(
+        "SELECT r.event, r.reason, x.check_id FROM pipestate.run r JOIN pipestate.result x ON x.run_id = r.id "
+        "ORDER BY x.id"
+    )[:2] == [("force", "incident 42", "told-support"), ("force", "incident 42", "queue-is-short")]
+
+
+def test_a_gate_does_not_write_into_an_older_ledger(installed: Project) -> None:
+    add_gate(installed)
+    open_gate(installed)
+    installed.database.run("ALTER TABLE pipestate.run DROP COLUMN reason")
+    said = must(installed.alembic("upgrade", "head"), 255)
+    assert "older than this pipestate: it lacks" in said
+    assert installed.database.value("SELECT count(*) FROM orders") == 1
+
+
+def test_a_gate_does_not_believe_a_ledger_that_a_stranger_made(postgres: Postgres, tmp_path: Path) -> None:
+    """Whoever may create a schema could sign everything off in tables of his own; online and in a script."""
+    from alembics import psql
+
+    database = postgres.create()
+    project = lay_out("scratch", tmp_path / "project", database)
+    role = f"stranger_{database.url.database}"
+    must(project.alembic("upgrade", "a1"))
+    must(project.alembic("stamp", "b2"))
+    add_gate(project)
+    database.run(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
+        f"GRANT CREATE ON DATABASE {database.url.database} TO {role}",
+    )
+    stranger = Database(database.url.set(username=role, password="x"))
+    with stranger.begin() as connection:
+        install(connection)
+    stranger.run(
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person) "
+        "VALUES ('orders', 'quiet', 'told-support', 'x')",
+        "INSERT INTO pipestate.observation (name, value, source, actor) VALUES ('queue_depth', 0, 'x', 'x')",
+    )
+    said = must(project.alembic("upgrade", "head"), 255)
+    assert f"belongs to {role}, of which" in said
+    done = psql(database, project.alembic("upgrade", "b2:c3", "--sql").stdout)
+    assert f"belongs to {role}, of which" in done.stderr
+    assert database.value("SELECT count(*) FROM orders") == 1
+    postgres.drop(database)
+    Database(postgres.admin).run(f"DROP ROLE {role}")
+
+
+# --- An env.py that is one call --------------------------------------------------------------------
+
+ONE_CALL = """from alembic import context
+from models import metadata
+from pipestate.environment import run
+
+run(context, metadata=metadata)
+"""
+
+
+def test_environment_run_serves_any_project(project: Project) -> None:
+    project.write("migrations/env.py", ONE_CALL)
+    url = project.database.url.render_as_string(hide_password=False)
+    must(project.alembic("upgrade", "head"))
+    must(project.alembic("check"))
+    assert "b2 (head)" in must(project.alembic("current"))
+    assert project.database.rows("SELECT * FROM pipestate.object") == [], "it keeps no registry unless asked"
+    project.database.run("ALTER TABLE orders ADD COLUMN more int")
+    must(project.alembic("check"), 255)
+    must(project.alembic("-x", f"url={url}", "downgrade", "base"))
+    assert relations(project.database) == {"alembic_version"}
+    said = must(project.alembic("-x", "ulr=x", "current"), 255)
+    assert "unknown option -x ulr; there are" in said
+
+
+def test_environment_run_writes_scripts_for_its_own_version_table(postgres: Postgres, tmp_path: Path) -> None:
+    from alembics import psql
+
+    database = postgres.create()
+    project = lay_out("scratch", tmp_path / "project", database)
+    project.write("migrations/env.py", ONE_CALL.replace("metadata=metadata", "version_table='app_version'"))
+    script = project.alembic("upgrade", "head", "--sql").stdout
+    done = psql(database, script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert database.value("SELECT version_num FROM app_version") == "b2"
+    again = psql(database, script)
+    assert "starts at revision base, but the database is at b2: nothing was changed" in again.stderr
+    postgres.drop(database)

@@ -201,10 +201,11 @@ def _record(question: Question, report: Report, *, whole: bool) -> None:
     forced = phase.gate is not Gate.OPEN
     reason = force_reason() if forced else None
     connection = op.get_bind()
-    keeps = has_ledger(connection)
-    if keeps and (whole or forced):
-        event = "force" if forced else "gate"
-        record_report(connection, report, event=event, revision=question.revision, reason=reason)
+    with told_plainly(connection.engine.url):
+        keeps = has_ledger(connection)
+        if keeps and (whole or forced):
+            event = "force" if forced else "gate"
+            record_report(connection, report, event=event, revision=question.revision, reason=reason)
     if forced:
         kept = "" if keeps else "; this database has no ledger that would keep the reason"
         warn("the gate %s is closed, and forced: %s%s", question.name, reason, kept)

@@ -10,6 +10,8 @@ from pipestate.environment import include_name
     [
         ("pipestate", "schema", None, False),
         ("pipestate_archive", "schema", None, False),
+        ("pipestate_archive_sales", "schema", None, False),
+        ("orders", "table", "pipestate_archive_sales", False),
         ("pipestates", "schema", None, True),
         (None, "schema", None, True),
         ("run", "table", "pipestate", False),
