@@ -61,17 +61,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -102,17 +103,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -120,11 +122,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -148,17 +150,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
@@ -170,11 +173,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -198,17 +201,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(latest.stuck) AS most_found
 FROM (SELECT r.found AS stuck
@@ -221,11 +225,11 @@ FROM (SELECT r.found AS stuck
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -249,17 +253,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
@@ -272,11 +277,11 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -300,17 +305,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
        round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
@@ -320,11 +326,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -348,17 +354,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS recent, max(updated_at) AS latest
 FROM site_progress
@@ -368,11 +375,11 @@ WHERE updated_at > now() - interval '24 hours' OR started_at > now() - interval 
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:721', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:721');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:721', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
@@ -396,17 +403,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The outer row stands in for a column that this application never had.
 SELECT (SELECT count(*) FROM sites
@@ -422,11 +430,11 @@ FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_depl
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -450,17 +458,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going AS (
   SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
@@ -496,11 +505,11 @@ FROM others
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -524,17 +533,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
        round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
@@ -549,11 +559,11 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -603,7 +613,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'a6f95a2b3ae2bcce6edd20bf21800dd73f4243cb5b54af40e20368fb1530fbed', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -682,17 +692,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -723,17 +734,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -741,11 +753,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -769,17 +781,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
@@ -791,11 +804,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -819,17 +832,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(latest.stuck) AS most_found
 FROM (SELECT r.found AS stuck
@@ -842,11 +856,11 @@ FROM (SELECT r.found AS stuck
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -870,17 +884,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
@@ -893,11 +908,11 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -921,17 +936,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
        round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
@@ -941,11 +957,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -969,17 +985,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS recent, max(updated_at) AS latest
 FROM site_progress
@@ -989,11 +1006,11 @@ WHERE updated_at > now() - interval '24 hours' OR started_at > now() - interval 
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:721', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:721');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:721', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
@@ -1017,17 +1034,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The outer row stands in for a column that this application never had.
 SELECT (SELECT count(*) FROM sites
@@ -1043,11 +1061,11 @@ FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_depl
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -1071,17 +1089,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going AS (
   SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
@@ -1117,11 +1136,11 @@ FROM others
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -1145,17 +1164,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
        round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
@@ -1170,11 +1190,11 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -1224,7 +1244,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'a6f95a2b3ae2bcce6edd20bf21800dd73f4243cb5b54af40e20368fb1530fbed', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms

@@ -61,17 +61,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
     IF to_regclass(t) IS NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: fix the name in `lock`, or write may_be_gone=True where that is right', t);
@@ -105,17 +106,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -123,11 +125,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -151,17 +153,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
@@ -173,11 +176,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -201,17 +204,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(latest.stuck) AS most_found
 FROM (SELECT r.found AS stuck
@@ -224,11 +228,11 @@ FROM (SELECT r.found AS stuck
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -252,17 +256,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
@@ -275,11 +280,11 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -303,17 +308,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
        round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
@@ -323,11 +329,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -351,17 +357,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The outer row stands in for a column that this application never had.
 SELECT (SELECT count(*) FROM sites
@@ -377,11 +384,11 @@ FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_depl
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -405,17 +412,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going AS (
   SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
@@ -451,11 +459,11 @@ FROM others
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -479,17 +487,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
        round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
@@ -504,11 +513,11 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -558,7 +567,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'a6f95a2b3ae2bcce6edd20bf21800dd73f4243cb5b54af40e20368fb1530fbed', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -792,17 +801,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The outer row stands in for a column that this application never had.
 SELECT (SELECT count(*) FROM sites
@@ -818,11 +828,11 @@ FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_depl
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -872,7 +882,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'a6f95a2b3ae2bcce6edd20bf21800dd73f4243cb5b54af40e20368fb1530fbed', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -905,17 +915,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
     IF to_regclass(t) IS NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: fix the name in `lock`, or write may_be_gone=True where that is right', t);
@@ -949,17 +960,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -967,11 +979,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -995,17 +1007,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
@@ -1017,11 +1030,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -1045,17 +1058,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(latest.stuck) AS most_found
 FROM (SELECT r.found AS stuck
@@ -1068,11 +1082,11 @@ FROM (SELECT r.found AS stuck
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -1096,17 +1110,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
@@ -1119,11 +1134,11 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -1147,17 +1162,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
        round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
@@ -1167,11 +1183,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1195,17 +1211,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The outer row stands in for a column that this application never had.
 SELECT (SELECT count(*) FROM sites
@@ -1221,11 +1238,11 @@ FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_depl
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -1249,17 +1266,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going AS (
   SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
@@ -1295,11 +1313,11 @@ FROM others
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -1323,17 +1341,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
        round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
@@ -1348,11 +1367,11 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -1402,7 +1421,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'a6f95a2b3ae2bcce6edd20bf21800dd73f4243cb5b54af40e20368fb1530fbed', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1481,17 +1500,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
     IF to_regclass(t) IS NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: fix the name in `lock`, or write may_be_gone=True where that is right', t);
@@ -1525,17 +1545,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1543,11 +1564,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1571,17 +1592,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
@@ -1593,11 +1615,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -1621,17 +1643,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(latest.stuck) AS most_found
 FROM (SELECT r.found AS stuck
@@ -1644,11 +1667,11 @@ FROM (SELECT r.found AS stuck
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -1672,17 +1695,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
@@ -1695,11 +1719,11 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -1723,17 +1747,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
        round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
@@ -1743,11 +1768,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1771,17 +1796,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The outer row stands in for a column that this application never had.
 SELECT (SELECT count(*) FROM sites
@@ -1797,11 +1823,11 @@ FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_depl
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -1825,17 +1851,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going AS (
   SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
@@ -1871,11 +1898,11 @@ FROM others
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -1899,17 +1926,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
        round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
@@ -1924,11 +1952,11 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -1978,7 +2006,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'a6f95a2b3ae2bcce6edd20bf21800dd73f4243cb5b54af40e20368fb1530fbed', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms

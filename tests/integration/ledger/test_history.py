@@ -14,7 +14,9 @@ NOW = datetime.now(UTC)
 
 def read(database: Database, *others: Source, **wanted: object) -> list[Entry]:
     with database.engine.connect() as connection:
-        return history(connection, Wanted(**wanted), others=others)  # type: ignore[arg-type]
+        lines = history(connection, Wanted(**wanted), others=others)  # type: ignore[arg-type]
+    assert lines.errors == ()
+    return list(lines.entries)
 
 
 @pytest.fixture

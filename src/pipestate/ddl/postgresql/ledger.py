@@ -1,16 +1,14 @@
 """The ledger in a revision: the block that `pipestate.ledger.install` renders, online and in scripts."""
 
-import logging
-
 from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import told_plainly
+from pipestate.ddl.notice import warn
 from pipestate.ledger.install import DECLARE, block
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
 
-log = logging.getLogger("pipestate")
 DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXISTS (
       SELECT FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')) THEN
     DROP SCHEMA {SCHEMA};
@@ -72,7 +70,7 @@ def _say_what_stayed() -> None:
     """Online nobody sees the server's warning."""
     run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
     if not sql.is_offline() and op.get_bind().exec_driver_sql(run).scalar() is not None:
-        log.warning(KEPT)
+        warn(KEPT)
 
 
 def _do(body: str, declare: str, *, why: str) -> None:

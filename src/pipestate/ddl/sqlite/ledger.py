@@ -1,17 +1,15 @@
 """The ledger in a revision on SQLite; a script cannot look, so there it is for a database without one."""
 
-import logging
 from collections.abc import Sequence
 
 from alembic import op
 
 from pipestate.ddl import objects, sql
+from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ledger.install import additions, statements
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, VIEWS, ledger_on, qualified
-
-log = logging.getLogger("pipestate")
 
 
 def install_ledger() -> None:
@@ -28,7 +26,7 @@ def remove_ledger() -> None:
         table.name for table in reversed(ledger.tables) if table is not ledger.objects or not objects.kept()
     ]
     if not sql.is_offline() and any(_is_worth_keeping(table) for table in tables):
-        log.warning(KEPT)
+        warn(KEPT)
         return
     for view in reversed(VIEWS):
         sql.emit(f"DROP VIEW IF EXISTS {qualified(view, 'sqlite')}")
