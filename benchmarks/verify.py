@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain, psql, run, upgrade
-from pipestate.chain.revisions import revisions_at
-from pipestate.config import project_root
+from pipestate.chain.project import Named, find_project
+from pipestate.chain.read import read_chain
+from pipestate.chain.version_table import locator
 from pipestate.embedded import embedded_server
 from pipestate.runbook.find import find_runbooks
 from pipestate.runbook.model import Check
@@ -61,17 +61,19 @@ def same_sql(url: URL) -> list[str]:
     """The checks that apply, as the runbooks have them."""
     from sqlalchemy import create_engine
 
-    ini = project_root() / "alembic.ini"
+    project = find_project(Named(shipped=True))
     with create_engine(url).connect() as connection:
-        revisions = revisions_at(connection, Path(ini))
+        position = locator(project, read_chain(project))(connection)
     asked = [
         each
-        for runbook, phase in find_phases(find_runbooks([], ini), None)
-        for each in ask(runbook, phase, revisions, "postgresql")
+        for runbook, phase in find_phases(find_runbooks([], project.runbooks), None)
+        for each in ask(runbook, phase, position, "postgresql")
         if each.skipped is None
     ]
     checks = [
-        each.check if isinstance(each.check, Check) else signoff_check(each.check, "postgresql")
+        each.check
+        if isinstance(each.check, Check)
+        else signoff_check(each.check, "postgresql", runbook=each.runbook.name, phase=each.phase.name)
         for each in asked
     ]
     return [check.sql for check in checks]
@@ -81,7 +83,7 @@ def five_hundred(url: URL) -> bool:
     """500 checks on an empty table, the whole process."""
     execute(url, "CREATE TABLE empty_table (n int)")
     blocks = "\n".join(
-        f"```sql\n-- check: c{n}\n-- require: x = 0\nSELECT count(*) AS x FROM empty_table\n```\n"
+        f"```sql\n-- check: c{n}\n-- require: x = 0\nSELECT count(*) AS x FROM empty_table WHERE {n} >= 0;\n```\n"
         for n in range(500)
     )
     page = (

@@ -66,7 +66,8 @@ def fill(database: Database) -> None:
         columns = {f"{stage}_total": 5, f"{stage}_completed": 5} if stage != "completed" else {}
         pipeline.put(f"new{number}.example.gov", stage, hours=number + 2.51, **columns)
     database.run(
-        "INSERT INTO pipestate_attestation (name, attested_by, note) VALUES ('backup-taken', 'dba', 's3')"
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person, note) "
+        "VALUES ('sites-consolidation', 'readiness', 'backup-taken', 'dba', 's3')"
     )
 
 

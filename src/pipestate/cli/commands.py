@@ -23,6 +23,7 @@ OWN = {
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",
+    "ledger": "pipestate.cli.ledger:app",
     "runbook": "pipestate.cli.runbook:app",
     "purge": "pipestate.cli.purge:purge",
 }

@@ -41,12 +41,16 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
     "note_absence",
     "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "require_archived",
     "require_not_null",
     "restore_columns",
@@ -292,3 +296,29 @@ def forget_archived(kind: str, name: str) -> None:
 def drop_archive_if_empty() -> None:
     """Leave no empty archive behind at the end of `downgrade base`."""
     engine().drop_archive_if_empty()
+
+
+# --- The ledger ------------------------------------------------------------------------------------
+
+
+def install_ledger() -> None:
+    """Create the ledger where it is missing, add what an older one lacks; repeated, it does nothing."""
+    engine().install_ledger()
+
+
+def install_objects() -> None:
+    """Create the part that a chain with a registry needs from its first revision on."""
+    engine().install_objects()
+
+
+def remove_ledger() -> None:
+    """Drop a ledger that holds no row; leave one that does, and say so.
+
+    A chain with a registry keeps that until `remove_objects`.
+    """
+    engine().remove_ledger()
+
+
+def remove_objects() -> None:
+    """Drop the registry, and the schema where nothing else is in it."""
+    engine().remove_objects()

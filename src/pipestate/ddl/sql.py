@@ -12,7 +12,7 @@ from alembic import op
 from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pipestate.ddl.failure import OWN_SQLSTATE
+from pipestate.errors import OWN_SQLSTATE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()

@@ -28,7 +28,8 @@ from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
 from pipestate.gate.closed import GateClosed
 from pipestate.gate.question import Question
-from pipestate.ledger.record import record_gate
+from pipestate.ledger.record import record_report
+from pipestate.ledger.state import has_ledger
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
@@ -202,9 +203,10 @@ def _record(question: Question, report: Report, *, whole: bool) -> None:
     forced = phase.gate is not Gate.OPEN
     reason = force_reason() if forced else None
     connection = op.get_bind()
-    has_ledger = inspect(connection).has_table("pipestate_run")
-    if has_ledger and (whole or forced):
-        record_gate(connection, report, revision=question.revision, reason=reason)
+    keeps = has_ledger(connection)
+    if keeps and (whole or forced):
+        event = "force" if forced else "gate"
+        record_report(connection, report, event=event, revision=question.revision, reason=reason)
     if forced:
-        kept = "" if has_ledger else "; this database has no ledger that would keep the reason"
+        kept = "" if keeps else "; this database has no ledger that would keep the reason"
         log.warning("the gate %s is closed, and forced: %s%s", question.name, reason, kept)

@@ -21,6 +21,7 @@ from pipestate.gate.guarded import guard_output
 from pipestate.gate.online import ABSENT, NOT_READ_COMMITTED, Tables
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.versions import other_version
+from pipestate.ledger.record import script_insert
 from pipestate.runbook.model import Check, Level
 from pipestate.runbook.require import ROWS, Comparison, literal
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
@@ -141,13 +142,13 @@ def _rows(tables: Tables, revision: str) -> str:
 
 
 def _world() -> str:
-    return "\n".join(
-        f"    PERFORM set_config('{name}', '{value}', true);" for name, value in db.WORLD.items()
-    )
+    return "\n".join(f"    PERFORM {setting};" for setting in db.world_settings())
 
 
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
-    check = asked.check if isinstance(asked.check, Check) else signoff_check(asked.check, "postgresql")
+    check = asked.check
+    if not isinstance(check, Check):
+        check = signoff_check(check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
     if check.sql.lstrip()[:7].upper() == "EXPLAIN":
         raise MigrationError(
             f"{asked.source}: an EXPLAIN cannot stand in a script: give {check.id} `level: warn`, or another query"
@@ -183,7 +184,8 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
       said := format('%4$s (%3$s)', {values}, SQLERRM);
   END;
   PERFORM set_config('{LOOK}', jsonb_set(look, '{{results}}', (look -> 'results') || jsonb_build_object(
-    'id', {sql.literal(check.id)}, 'outcome', outcome, 'level', 'block', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'check_id', {sql.literal(check.id)}, 'outcome', outcome, 'level', 'block',
+    'required', {sql.literal(check.require.text)}, 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);""",
         f"""  look jsonb := nullif(current_setting('{LOOK}', true), '')::jsonb;
   began timestamptz := clock_timestamp();
@@ -216,10 +218,10 @@ def _judge(question: Question, ids: Sequence[str], again: set[str], number: int)
   END IF;
   PERFORM set_config('statement_timeout', current_setting('{TIMEOUT}'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'id' FROM jsonb_array_elements(look -> 'results') r) <> {wanted} THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> {wanted} THEN
       {sql.refusal(BROKEN_OFF)}
     END IF;
-    SELECT string_agg(format(E'\\n  %s: %s', r ->> 'id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       {closed}
@@ -240,8 +242,25 @@ def _passed_on(question: Question, number: int) -> str:
 
 
 def _recorded(question: Question, reason: str | None, number: int) -> str:
-    del question, reason, number
-    return ""
+    """Write the look at the whole phase, and every forced one, into the ledger, where there is one."""
+    forced = "found IS NOT NULL"
+    whole = {0: "false", 1: "true", 2: "NOT (look ->> 'before')::boolean"}[number]
+    insert = script_insert(
+        {
+            "event": f"CASE WHEN {forced} THEN 'force' ELSE 'gate' END",
+            "runbook": sql.literal(question.runbook.name),
+            "phase": sql.literal(question.phase.name),
+            "gate": f"CASE WHEN {forced} THEN 'closed' ELSE 'open' END",
+            "runbook_sha256": sql.literal(question.runbook.sha256),
+            "revision": sql.literal(question.revision),
+            "reason": f"CASE WHEN {forced} THEN {sql.literal(reason or '')} END",
+        },
+        results="look -> 'results'",
+    )
+    return f"""    IF {forced} OR {whole} THEN
+{insert}
+    END IF;
+"""
 
 
 def _comparison(comparison: Comparison) -> str:

@@ -14,7 +14,9 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.errors import PipestateError
+from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
+from pipestate.verify.missing import explain_missing_ledger
 from pipestate.verify.values import Result
 
 AS_WRITTEN = {"no_parameters": True}
@@ -38,7 +40,9 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
     """
     with _guarded(connection, timeout_s):
         try:
-            if connection.dialect.name == "sqlite" or explains(sql, connection.dialect.name):
+            if connection.dialect.name == "sqlite":
+                return _counted_here(_execute(connection, ledger_names(sql)), most)
+            if explains(sql, connection.dialect.name):
                 return _counted_here(_execute(connection, sql), most)
             return _counted_there(connection, sql, most)
         except DBAPIError as error:
@@ -98,7 +102,7 @@ def _reason(error: DBAPIError, timeout_s: float) -> str:
     if code == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
-    return " ".join(kept.split())
+    return explain_missing_ledger(" ".join(kept.split()), code)
 
 
 def _unreadable(error: Exception) -> str:

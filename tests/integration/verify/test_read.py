@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bed import Database
-from books import NOWHERE, block, page, run, write
+from books import NOWHERE, block, explained, page, run, shown, write
+from pipestate.chain.calls import Calls
 from pipestate.cli.output import Format, render
 from pipestate.db import reader
 from pipestate.verify.read import QueryFailed, read
@@ -79,15 +80,14 @@ def test_a_value_that_python_cannot_hold_is_errored(
 
 @pytest.mark.parametrize("value", UNREADABLE[:5])
 def test_evidence_and_views_that_cannot_be_read_say_so(pg: Database, tmp_path: Path, value: str) -> None:
-    explained = f"```sql\n-- explains: c\nSELECT {value} AS why\n```\n"
-    view = f"```sql\n-- view: v\nSELECT {value} AS x\n```\n"
-    book = write(tmp_path, page(block("SELECT 2 AS x"), explained, view))
+    why, view = explained(f"SELECT {value} AS why"), shown(f"SELECT {value} AS x")
+    book = write(tmp_path, page(block("SELECT 2 AS x"), why, view))
     (verdict,) = run(pg, book).verdicts()
     assert verdict.outcome == "failed"
     assert "cannot be read" in str(verdict.evidence[0]["error"])
     with reader(pg.url) as connection:
-        (shown,) = run_views(connection, find_phases([book], None), NOWHERE, 5)
-    assert "cannot be read" in str(shown.error)
+        (found,) = run_views(connection, find_phases([book], None), NOWHERE, 5)
+    assert "cannot be read" in str(found.error)
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -96,7 +96,7 @@ def test_an_odd_value_is_shown_in_every_format(pg: Database, tmp_path: Path, val
     (verdict,) = report.verdicts()
     assert (verdict.outcome, verdict.evidence_rows) == ("failed", 1)
     for form in Format:
-        assert render(report, form).encode("utf-8")
+        assert render(report, form, Calls()).encode("utf-8")
 
 
 def test_the_rows_of_a_check_are_its_evidence_and_all_are_counted(database: Database, tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_the_rows_of_a_check_are_its_evidence_and_all_are_counted(database: Data
 
 
 def test_too_few_rows_are_explained_by_evidence_and_else_shown(database: Database, tmp_path: Path) -> None:
-    explained = "```sql\n-- explains: c, d\nSELECT 7 AS why\n```\n"
-    checks = [block("SELECT 1 AS x", check=id, require="rows >= 2") for id in ("c", "d", "e")]
-    found = {v.check_id: v for v in run(database, write(tmp_path, page(*checks, explained))).verdicts()}
+    why = explained("SELECT 7 AS why", check="c, d")
+    checks = [block(f"SELECT '{id}' AS x", check=id, require="rows >= 2") for id in ("c", "d", "e")]
+    found = {v.check_id: v for v in run(database, write(tmp_path, page(*checks, why))).verdicts()}
     assert found["c"].evidence == found["d"].evidence == ({"why": 7},)
-    assert found["e"].evidence == ({"x": 1},)
+    assert found["e"].evidence == ({"x": "e"},)
 
 
 def test_many_wide_rows_do_not_grow_the_process(database: Database) -> None:

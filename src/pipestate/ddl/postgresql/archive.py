@@ -8,7 +8,7 @@ and what must be put back with it.
 from collections.abc import Mapping, Sequence
 
 from pipestate.ddl import objects, sql
-from pipestate.ddl.force import entry, force_reason
+from pipestate.ddl.force import force_reason, forced
 from pipestate.ddl.postgresql.batches import update_in_batches
 from pipestate.ddl.postgresql.locks import lock_tables
 
@@ -186,8 +186,7 @@ def require_archived(kind: str, name: str) -> None:
     refused = sql.refusal(message)
     reason = force_reason()
     if reason is not None:
-        line = entry(reason, runbook="downgrade", phase=name)
-        refused = f"IF {sql.regclass('pipestate_run')} IS NOT NULL THEN {line}; END IF;"
+        refused = forced(f"downgrade without the archive of {what}: {reason}")
     sql.do(
         f"""  IF {sql.regclass(MANIFEST)} IS NOT NULL THEN
     SELECT definition ? 'absent' OR {aside} INTO known FROM {MANIFEST}

@@ -9,9 +9,10 @@ from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.force import entry, force_reason
+from pipestate.ddl.force import force_reason
 from pipestate.ddl.sqlite import look
-from pipestate.ledger.record import who
+from pipestate.ledger.record import record_event
+from pipestate.ledger.state import has_ledger
 
 PREFIX = "pipestate_archive_"
 MANIFEST = f"{PREFIX}manifest"
@@ -103,8 +104,9 @@ def require_archived(kind: str, name: str) -> None:
             f"the archive of {what} is gone (purged?), so this downgrade cannot bring it back. "
             "To go on and have it empty, or derived from the new columns: alembic -x force='reason' downgrade ..."
         )
-    if look.has_table("pipestate_run"):
-        sql.emit(entry(reason, runbook="downgrade", phase=name, actor=sql.literal(who())))
+    if has_ledger(op.get_bind()):
+        said = f"downgrade without the archive of {what}: {reason}"
+        record_event(op.get_bind(), "force", revision=sql.current_revision(), reason=said)
 
 
 def forget_archived(kind: str, name: str) -> None:

@@ -51,7 +51,7 @@ def test_a_queue_that_refuses_leaves_nothing_half_written(pipeline: Pipeline) ->
     assert pipeline.site("a.gov", "coordinator_enqueued", "updated_at") == before
     assert pipeline.database.rows("SELECT * FROM pipeline_claim") == []
     ((finished, details),) = pipeline.database.rows(
-        "SELECT finished_at, details FROM pipestate_reconciliation"
+        "SELECT finished_at, details FROM pipeline_reconciliation"
     )
     assert finished is None
     assert "refused" in str(details) or "readonly" in str(details)
@@ -75,10 +75,10 @@ def test_each_run_is_in_the_ledger(pipeline: Pipeline) -> None:
     pipeline.reconcile()
     rows = pipeline.database.rows(
         "SELECT triggered_by, found, recovered, skipped, failed, finished_at IS NOT NULL "
-        "FROM pipestate_reconciliation ORDER BY id"
+        "FROM pipeline_reconciliation ORDER BY id"
     )
     assert rows == [("cron", 2, 1, 1, 0, 1), ("cron", 1, 0, 1, 0, 1)]
-    details = str(pipeline.database.rows("SELECT details FROM pipestate_reconciliation ORDER BY id")[0])
+    details = str(pipeline.database.rows("SELECT details FROM pipeline_reconciliation ORDER BY id")[0])
     assert "none of its 3 documents" in details
 
 
@@ -87,7 +87,7 @@ def test_an_unknown_site_and_one_that_is_not_stuck(pipeline: Pipeline) -> None:
     with pytest.raises(UnknownSite, match=r"there is no site 'nowhere\.gov'"):
         pipeline.reconcile(site="nowhere.gov")
     assert pipeline.reconcile(site="a.gov") == []
-    assert pipeline.database.rows("SELECT * FROM pipestate_reconciliation") == [], "nobody intervened"
+    assert pipeline.database.rows("SELECT * FROM pipeline_reconciliation") == [], "nobody intervened"
 
 
 def test_many_jobs_of_unknown_arguments_need_the_applications_answer(
