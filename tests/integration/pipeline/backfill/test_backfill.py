@@ -38,7 +38,7 @@ def run(stuck: Stuck) -> dict[str, Move]:
 def remaining(stuck: Stuck) -> object:
     return outcome(
         stuck.database, find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    ).observed["remaining"]
+    ).observed["rows"]
 
 
 def test_counters_come_from_the_documents(stuck: Stuck) -> None:
