@@ -44,7 +44,7 @@ def by_name(results: list[Result[SiteCounts]]) -> dict[str, Result[SiteCounts]]:
 def remaining(stuck: Stuck) -> object:
     return outcome(
         stuck.database, find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    ).observed["remaining"]
+    ).observed["rows"]
 
 
 def test_counters_come_from_the_documents(stuck: Stuck) -> None:
