@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS pipestate_object (
     CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
 );
 
--- lock pipestate_archive.pipestate_run where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -56,7 +56,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_run') IS NOT NULL AND to_regclass('pipestate_run') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipestate_run') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipestate_run') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_run') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -87,23 +87,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipestate_run out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipestate_run';
+  the_aside CONSTANT text := 'pipestate_archive.pipestate_run';
+  the_name CONSTANT text := 'pipestate_run';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_run'', ''0002'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_run') IS NOT NULL AND to_regclass('pipestate_run') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_run';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipestate_run', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipestate_run', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_run';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_run'', ''0002'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipestate_run
@@ -137,7 +163,7 @@ IF to_regclass('pipestate_run') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.pipestate_attestation where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -145,7 +171,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_attestation') IS NOT NULL AND to_regclass('pipestate_attestation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipestate_attestation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipestate_attestation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_attestation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -176,23 +202,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipestate_attestation out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipestate_attestation';
+  the_aside CONSTANT text := 'pipestate_archive.pipestate_attestation';
+  the_name CONSTANT text := 'pipestate_attestation';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_attestation'', ''0002'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_attestation') IS NOT NULL AND to_regclass('pipestate_attestation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_attestation';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipestate_attestation', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipestate_attestation', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_attestation';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_attestation'', ''0002'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipestate_attestation
@@ -214,7 +266,7 @@ IF to_regclass('pipestate_attestation') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.pipestate_observation where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -222,7 +274,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_observation') IS NOT NULL AND to_regclass('pipestate_observation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipestate_observation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipestate_observation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_observation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -253,23 +305,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipestate_observation out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipestate_observation';
+  the_aside CONSTANT text := 'pipestate_archive.pipestate_observation';
+  the_name CONSTANT text := 'pipestate_observation';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_observation'', ''0002'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_observation') IS NOT NULL AND to_regclass('pipestate_observation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_observation';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipestate_observation', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipestate_observation', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_observation';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_observation'', ''0002'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipestate_observation
@@ -292,7 +370,7 @@ IF to_regclass('pipestate_observation') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.pipestate_reconciliation where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -300,7 +378,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_reconciliation') IS NOT NULL AND to_regclass('pipestate_reconciliation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipestate_reconciliation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipestate_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_reconciliation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -331,23 +409,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipestate_reconciliation out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipestate_reconciliation';
+  the_aside CONSTANT text := 'pipestate_archive.pipestate_reconciliation';
+  the_name CONSTANT text := 'pipestate_reconciliation';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_reconciliation'', ''0002'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_reconciliation') IS NOT NULL AND to_regclass('pipestate_reconciliation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_reconciliation';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipestate_reconciliation', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipestate_reconciliation', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_reconciliation';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_reconciliation'', ''0002'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipestate_reconciliation

@@ -190,6 +190,310 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   END IF;
 END $pipestate$;
 
+-- what could not come back as it was: site_progress
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '0006';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
+BEGIN
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('site_progress') IS NOT NULL) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('site_progress') IS NOT NULL) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- when each row of sites was changed last
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_source CONSTANT text := 'sites';
+  the_changed_at CONSTANT text := 'updated_at';
+  the_baseline CONSTANT text := 'pipestate_archive.site_progress_before_0006';
+  key text[] := the_key;
+  names text;
+BEGIN
+IF to_regclass(the_table) IS NULL OR to_regclass(the_source) IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum
+                 WHERE indrelid = to_regclass(the_table) AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  names := (SELECT string_agg(format('%I', name), ', ') FROM unnest(key) AS name);
+  EXECUTE format('DROP TABLE IF EXISTS %s', the_baseline);
+  EXECUTE format('CREATE TABLE %s AS SELECT %s, %I AS pipestate_changed_at FROM %s',
+                 the_baseline, names, the_changed_at, the_source);
+  EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s)', the_baseline, names);
+  EXECUTE format('ANALYZE %s', the_baseline);
+END $pipestate$;
+
+-- the gate sites-consolidation/readiness: backup-taken, stuck-sites, reconciliation-runs, health-score, manual-interventions, recent-site-progress-writes, recent-legacy-column-writes, no-dependents, soak
+DO $pipestate$
+DECLARE
+  found text := '';
+  n bigint;
+  held boolean;
+  seen jsonb;
+  filled boolean := false;
+  t text;
+BEGIN
+  FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
+    IF to_regclass(t) IS NOT NULL AND NOT filled THEN
+      EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
+    END IF;
+  END LOOP;
+  IF NOT filled THEN RETURN; END IF;
+  BEGIN
+    PERFORM set_config('transaction_read_only', 'on', true);
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."valid" >= 1 AND q."valid"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS valid FROM pipestate_attestation WHERE name = 'backup-taken' AND extract(epoch FROM now() - attested_at) < 86400
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'backup-taken', 'valid >= 1', 'runbooks/sites-consolidation.md:859',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS runs, max(latest.stuck) AS most_found
+FROM (SELECT r.found AS stuck
+      FROM pipestate_reconciliation r
+      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.id DESC
+      LIMIT 10) AS latest
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."health_score" >= 95.0 AND q."health_score"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
+FROM (SELECT current_stage <> 'completed'
+             AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL) AS known
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
+       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+FROM pipestate_reconciliation
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS recent, max(updated_at) AS latest
+FROM site_progress
+WHERE updated_at > now() - interval '24 hours' OR started_at > now() - interval '24 hours'
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+-- The outer row stands in for a column that this application never had.
+SELECT (SELECT count(*) FROM sites
+        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
+           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
+           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
+       since
+FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
+             CAST(NULL AS text) AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+WITH going AS (
+  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+  UNION ALL
+  SELECT attrelid, attnum FROM pg_attribute
+  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
+    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), others AS (
+  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
+  FROM going g
+  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
+    AND (g.number = 0 OR d.refobjsubid = g.number)
+  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
+  WHERE r.ev_class <> g.relation
+    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
+    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
+                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+  UNION
+  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
+  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+  UNION
+  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
+    AND to_regclass('site_progress') IS NOT NULL
+)
+SELECT count(*) AS dependents, min(dependent) AS for_example
+FROM others
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
+       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
+       count(*) AS records
+FROM pipestate_run
+WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
+  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate_run c
+            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
+              AND c.gate = 'closed')
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO', MESSAGE = 'end of reading';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF found <> '' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+  END IF;
+END $pipestate$;
+
 -- lock site_progress where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
@@ -264,20 +568,110 @@ WHERE updated_at > now() - interval '24 hours' OR started_at > now() - interval 
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: site_progress
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '0006';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('site_progress') AND v.oid <> to_regclass('site_progress') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('site_progress') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('site_progress') AND v.oid <> to_regclass('site_progress') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('site_progress') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('site_progress') IS NOT NULL AND (true) AND to_regclass('pipestate_archive.site_progress') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.site_progress exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -291,12 +685,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -340,22 +736,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- site_progress into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_aside CONSTANT text := 'pipestate_archive.site_progress';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'site_progress';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress');
+  the_baseline CONSTANT text := 'pipestate_archive.site_progress_before_0006';
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('site_progress') IS NOT NULL AND (true)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('site_progress')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE site_progress ' || todo; END IF;
-  EXECUTE 'ALTER TABLE site_progress SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$
@@ -369,17 +798,19 @@ DO $pipestate$
 BEGIN
 IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
 
-INSERT INTO pipestate_archive.manifest (kind, name, origin, definition) VALUES ('table', 'site_progress', current_schema(), '{"absent": true}') ON CONFLICT DO NOTHING;
+INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('table', 'site_progress', '', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING;
 
 UPDATE pipestate_alembic_version SET version_num='0006' WHERE pipestate_alembic_version.version_num = '0005';
 

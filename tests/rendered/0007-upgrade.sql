@@ -51,9 +51,6 @@ DECLARE
   t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['sites'] LOOP
-    IF to_regclass(t) IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: mend the name in `lock`, or write may_be_gone=True where that is right', t);
-    END IF;
     IF to_regclass(t) IS NOT NULL AND NOT filled THEN
       EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
     END IF;
@@ -184,20 +181,216 @@ WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_revision CONSTANT text := '0007';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('sites') AND v.oid <> to_regclass('sites') AND d.refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('sites') AND conrelid <> confrelid AND confkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('sites') AND v.oid <> to_regclass('sites') AND d.refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('sites') AND conrelid <> confrelid AND confkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) AS others (what)));
-END IF;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_revision CONSTANT text := '0007';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND attgenerated <> '') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites computes %s from other columns, which cannot be archived as values: drop that column, or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', (SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND attgenerated <> ''));
-END IF;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -211,12 +404,14 @@ DO $pipestate$
 BEGIN
 IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -260,98 +455,228 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: a copy, which triggers keep true
 DO $pipestate$
 DECLARE
-  names text;
-  fresh text;
-  changed text;
-  known text;
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_changed_at CONSTANT text := 'updated_at';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_keep CONSTANT text := 'pipestate_archive.keep_sites_columns_0007';
+  the_inserted CONSTANT text := 'pipestate_keep_inserted_0007';
+  the_updated CONSTANT text := 'pipestate_keep_updated_0007';
+  watched CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  key text[] := the_key;
+  columns text[];
+  kept text;      -- k, c, changed_at: what the copy holds of a row
+  kept_as text;   -- the same, with the copy's own name for changed_at
+  new_key text;
+  new_values text;
+  old_values text;
+  assigned text;
+  given text;     -- was one of the columns given a value by an INSERT?
 BEGIN
-  names := (SELECT string_agg(format('%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
-  IF names IS NULL THEN RETURN; END IF;
-  fresh := (SELECT string_agg(format('NEW.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
-  changed := (SELECT string_agg(format('%1$I = excluded.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
-  known := coalesce((SELECT string_agg(format('NEW.%1$I IS NOT NULL', attname), ' OR ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT atthasdef), 'true');
-  IF to_regclass('pipestate_archive.sites_columns') IS NULL THEN
-    EXECUTE 'CREATE TABLE pipestate_archive.sites_columns AS SELECT subdomain, ' || names
-      || ', NULL::timestamptz AS written_at FROM sites WITH NO DATA';
-    ALTER TABLE pipestate_archive.sites_columns ADD PRIMARY KEY (subdomain);
-    CREATE INDEX ON pipestate_archive.sites_columns (written_at) WHERE written_at IS NOT NULL;
+PERFORM set_config('pipestate.work', '', false);
+  PERFORM set_config('pipestate.watching_since', clock_timestamp()::text, false);
+  columns := ARRAY(SELECT attname FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
+                   ORDER BY attnum);
+  IF columns = '{}' THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
   END IF;
+  IF key = '{}' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%1$s has no primary key, by which its rows could be found again: name unique columns that are NOT NULL, '
+      'keys={''%1$s'': [...]}', the_table);
+  END IF;
+  IF key && columns THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot be archived: rows are found again by it. Name another key, keys={''%2$s'': [...]}',
+      array_to_string(ARRAY(SELECT unnest(key) INTERSECT SELECT unnest(columns)), ', '), the_table);
+  END IF;
+  IF NOT EXISTS (
+      SELECT FROM pg_index WHERE indrelid = relation AND indisunique AND indisvalid AND indpred IS NULL
+         AND ARRAY(SELECT attname::text FROM unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                   JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum AND a.attnotnull
+                   WHERE n <= indnkeyatts ORDER BY 1)
+             = ARRAY(SELECT unnest(key) ORDER BY 1)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s (%s) is no key: it needs a unique index, and every column of it NOT NULL. Add that, or name another '
+      'key, keys={''%1$s'': [...]}', the_table, array_to_string(key, ', '));
+  END IF;
+
+  PERFORM set_config('search_path', '', true);  -- names in full: the triggers' function has a path of its own
+  kept := (SELECT string_agg(format('%I', name), ', ') FROM unnest(key || columns) AS name)
+          || coalesce(', ' || quote_ident(the_changed_at), '');
+  kept_as := (SELECT string_agg(format('%I', name), ', ') FROM unnest(key || columns) AS name)
+             || CASE WHEN the_changed_at IS NULL THEN '' ELSE ', pipestate_changed_at' END;
+  IF NOT watched THEN
+    EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_inserted, relation);
+    EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_updated, relation);
+    EXECUTE format('DROP FUNCTION IF EXISTS %s()', the_keep);
+    EXECUTE format('DROP TABLE IF EXISTS %s', the_copy);
+  END IF;
+  IF to_regclass(the_copy) IS NULL THEN
+    EXECUTE format('CREATE TABLE %s AS SELECT %s%s, NULL::timestamptz AS pipestate_written_at, '
+                   'NULL::boolean AS pipestate_returned FROM %s WITH NO DATA', the_copy,
+                   (SELECT string_agg(format('%I', name), ', ') FROM unnest(key || columns) AS name),
+                   coalesce(', ' || quote_ident(the_changed_at) || ' AS pipestate_changed_at', ''), relation);
+    EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s)', the_copy,
+                   (SELECT string_agg(format('%I', name), ', ') FROM unnest(key) AS name));
+    EXECUTE format('CREATE INDEX ON %s (pipestate_written_at) WHERE pipestate_written_at IS NOT NULL', the_copy);
+  END IF;
+
+  PERFORM set_config('pipestate.work', format(
+    'INSERT INTO %s (%s) SELECT %s FROM %s s WHERE {range s} ON CONFLICT DO NOTHING',
+    the_copy, kept_as, kept, relation), false);
+  IF NOT watched THEN
+    PERFORM set_config('search_path', path, true);
+    RETURN;
+  END IF;
+
+  new_key := (SELECT string_agg(format('NEW.%I', name), ', ') FROM unnest(key || columns) AS name);
+  old_values := replace(new_key, 'NEW.', 'OLD.');
+  new_values := new_key || coalesce(', NEW.' || quote_ident(the_changed_at), '');
+  assigned := (SELECT string_agg(format('%1$I = excluded.%1$I', name), ', ') FROM unnest(columns) AS name)
+              || CASE WHEN the_changed_at IS NULL THEN ''
+                      ELSE ', pipestate_changed_at = excluded.pipestate_changed_at' END;
+  -- An INSERT that leaves the columns alone writes NULL or their defaults. Of a default that is computed nobody
+  -- can tell whether it was written.
+  given := (SELECT string_agg(CASE WHEN adbin IS NULL THEN format('NOT (NEW.%I IS NULL)', attname)
+                                   ELSE format('NEW.%I::text IS DISTINCT FROM (%s)::text', attname, expression) END,
+                              ' OR ')
+              FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+              LEFT JOIN LATERAL pg_get_expr(adbin, adrelid) AS expression ON true
+             WHERE attrelid = relation AND attname = ANY (columns) AND expression NOT LIKE '%(%' IS NOT FALSE);
   EXECUTE format($make$
-    CREATE OR REPLACE FUNCTION pipestate_archive.keep_sites_columns() RETURNS trigger
+    CREATE OR REPLACE FUNCTION %1$s() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $keep$
+    DECLARE
+      written boolean;
     BEGIN
-      INSERT INTO pipestate_archive.sites_columns (subdomain, %1$s, written_at)
-      VALUES (NEW.subdomain, %2$s, CASE WHEN TG_OP = 'UPDATE' OR %3$s THEN now() END)
-      ON CONFLICT (subdomain) DO UPDATE SET %4$s, written_at = excluded.written_at;
+      IF TG_OP = 'UPDATE' THEN
+        written := ROW(%2$s)::record *<> ROW(%3$s)::record;
+      ELSE
+        written := %4$s;
+      END IF;
+      INSERT INTO %5$s AS kept (%6$s, pipestate_written_at)
+      VALUES (%7$s, CASE WHEN written THEN clock_timestamp() END)
+      ON CONFLICT (%8$s) DO UPDATE SET %9$s,
+        pipestate_written_at = coalesce(excluded.pipestate_written_at, kept.pipestate_written_at);
       RETURN NULL;
-    END $keep$ $make$, names, fresh, known, changed);
-  IF NOT EXISTS (SELECT FROM pg_trigger
-                 WHERE tgrelid = to_regclass('sites') AND tgname = 'pipestate_keep_inserted') THEN
-    CREATE TRIGGER pipestate_keep_inserted AFTER INSERT ON sites
-      FOR EACH ROW EXECUTE FUNCTION pipestate_archive.keep_sites_columns();
-    EXECUTE 'CREATE TRIGGER pipestate_keep_updated AFTER UPDATE ON sites FOR EACH ROW '
-      || 'WHEN (ROW(OLD.subdomain, ' || replace(fresh, 'NEW.', 'OLD.') || ') IS DISTINCT FROM '
-      || 'ROW(NEW.subdomain, ' || fresh || ')) EXECUTE FUNCTION pipestate_archive.keep_sites_columns()';
+    END $keep$ $make$,
+    the_keep, old_values, new_key, coalesce(given, 'false'), the_copy, kept_as, new_values,
+    (SELECT string_agg(format('%I', name), ', ') FROM unnest(key) AS name), assigned);
+  IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgname = the_inserted) THEN
+    EXECUTE format('CREATE TRIGGER %I AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION %s()',
+                   the_inserted, relation, the_keep);
+    EXECUTE format('CREATE TRIGGER %I AFTER UPDATE ON %s FOR EACH ROW '
+                   'WHEN (ROW(%s)::record *<> ROW(%s)::record) EXECUTE FUNCTION %s()',
+                   the_updated, relation, replace(new_values, 'NEW.', 'OLD.'), new_values, the_keep);
     -- also for those who write as a replica does (a subscription, a bulk load)
-    ALTER TABLE sites ENABLE ALWAYS TRIGGER pipestate_keep_inserted, ENABLE ALWAYS TRIGGER pipestate_keep_updated;
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I, ENABLE ALWAYS TRIGGER %I',
+                   relation, the_inserted, the_updated);
   END IF;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
+-- sites: 2000 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
-  work text;
+  the_table CONSTANT text := 'sites';
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_size CONSTANT integer := 2000;
+  at_once CONSTANT boolean := false;
+  quiet CONSTANT boolean := false;
+  relation regclass := to_regclass(the_table);
+  work text := nullif(current_setting('pipestate.work', true), '');
+  key text[] := the_key;
+  names text;        -- {t}.a, {t}.b
+  backwards text;
+  texts text;
+  after_last text;   -- conditions on {t}
+  up_to_next text;
+  last text[];
+  next text[];
+  within text;
   loud text;
-  below sites.subdomain%TYPE;
-  upto sites.subdomain%TYPE;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
-  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
-  work := (SELECT format('INSERT INTO pipestate_archive.sites_columns (subdomain, %1$s) SELECT subdomain, %1$s FROM sites WHERE {range} ON CONFLICT DO NOTHING', (SELECT string_agg(format('%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))));
-  EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain IS NOT NULL ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  SELECT string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I DESC', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I::text', name), ', ' ORDER BY n),
+         format('ROW(%s) > ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$1[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n)),
+         format('ROW(%s) <= ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$2[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n))
+    INTO names, backwards, texts, after_last, up_to_next
+    FROM unnest(key) WITH ORDINALITY AS k (name, n) JOIN pg_attribute ON attrelid = relation AND attname = name;
+  IF names IS NULL AND NOT at_once THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+  END IF;
   LOOP
-    EXIT WHEN upto IS NULL;
-    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND sites.subdomain <= $2)' ELSE '(sites.subdomain > $1 AND sites.subdomain <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.subdomain <= $2)' ELSE '(s.subdomain > $1 AND s.subdomain <= $2)' END)
-      USING below, upto;
+    IF NOT at_once THEN
+      -- the last key of the next batch; not max(), which some types do not have
+      EXECUTE replace(format(
+          'SELECT ARRAY[%1$s] FROM (SELECT * FROM %2$s AS {t} WHERE %3$s ORDER BY %4$s LIMIT %5$s) AS {t} '
+          'ORDER BY %6$s LIMIT 1', texts, relation,
+          CASE WHEN last IS NULL THEN format('(%s) IS NOT NULL', names) ELSE after_last END,
+          names, the_size, backwards), '{t}', 's')
+        INTO next USING last;
+      EXIT WHEN next IS NULL;
+    END IF;
+    IF quiet THEN
+      BEGIN
+        PERFORM set_config('session_replication_role', 'replica', true);
+      EXCEPTION WHEN insufficient_privilege THEN
+        SELECT string_agg(tgname, ', ') INTO loud FROM pg_trigger
+         WHERE last IS NULL AND tgrelid = relation AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 > 0;
+        IF loud IS NOT NULL THEN
+          loud := format('triggers of %s fire for every row that is brought back: %s. If one sets the time of the '
+                         'last change, unchanged rows will look changed; a superuser can do it without them',
+                         the_table, loud);
+          RAISE WARNING '%', loud;
+          PERFORM set_config('pipestate.said',
+                             concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), loud), false);
+        END IF;
+      END;
+    END IF;
+    IF at_once THEN
+      EXECUTE replace(replace(work, '{range}', 'true'), '{range s}', 'true');
+      IF quiet THEN
+        BEGIN
+          PERFORM set_config('session_replication_role', 'origin', true);
+        EXCEPTION WHEN insufficient_privilege THEN NULL;
+        END;
+      END IF;
+      EXIT;
+    END IF;
+    within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
+    EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))
+      USING last, next;
     COMMIT;
-    below := upto;
-    EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain > $1 ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+    last := next;
   END LOOP;
 END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
-IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN
-  EXECUTE $ddl$ANALYZE pipestate_archive.sites_columns$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  bad bigint;
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
-  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN RETURN; END IF;
-  EXECUTE 'SELECT count(*) FROM sites s LEFT JOIN pipestate_archive.sites_columns a USING (subdomain) WHERE a.subdomain IS NULL OR '
-    || (SELECT string_agg(format('s.%1$I IS DISTINCT FROM a.%1$I', attname), ' OR ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')) INTO bad;
-  IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites are not in pipestate_archive.sites_columns as they are: something took its triggers away. DROP TABLE pipestate_archive.sites_columns, then run the same again', bad);
-  END IF;
-END $pipestate$;
-
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) OR to_regclass('pipestate_archive.sites_columns') IS NOT NULL);
 
 BEGIN;
 
@@ -363,39 +688,68 @@ END IF;
 
 END $pipestate$;
 
--- the gate sites-consolidation/readiness: recent-legacy-column-writes
+SELECT set_config('pipestate.part', '0007/2', false);
+
+COMMIT;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN
+  EXECUTE $ddl$ANALYZE pipestate_archive.sites_columns_0007$ddl$;
+END IF;
+END $pipestate$;
+
+-- every row of sites is in the copy as it is
 DO $pipestate$
 DECLARE
-  found text := '';
-  n bigint;
-  held boolean;
-  seen jsonb;
-  filled boolean := false;
-  t text;
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  copy regclass := to_regclass(the_copy);
+  columns text[];
+  key text[];
+  missing bigint;
 BEGIN
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) q$check$ INTO n, held, seen;
-    IF NOT (n = 1 AND held) THEN
-      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973',
-        left(coalesce(seen::text, n || ' rows'), 300));
-    END IF;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO', MESSAGE = 'end of reading';
-  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
-  END;
-  IF found <> '' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+columns := ARRAY(SELECT attname FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
+                   ORDER BY attnum);
+  IF columns = '{}' THEN RETURN; END IF;
+  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
+               WHERE indrelid = copy AND indisprimary ORDER BY n);
+  IF copy IS NOT NULL AND columns <@ ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = copy) THEN
+    EXECUTE format('SELECT count(*) FROM %1$s s LEFT JOIN %2$s a ON ROW(%3$s) = ROW(%4$s) '
+                   'WHERE a.%5$I IS NULL OR ROW(%6$s)::record *<> ROW(%7$s)::record', relation, copy,
+                   (SELECT string_agg(format('s.%I', name), ', ') FROM unnest(key) AS name),
+                   (SELECT string_agg(format('a.%I', name), ', ') FROM unnest(key) AS name), key[1],
+                   (SELECT string_agg(format('s.%I', name), ', ') FROM unnest(columns) AS name),
+                   (SELECT string_agg(format('a.%I', name), ', ') FROM unnest(columns) AS name))
+      INTO missing;
   END IF;
+  IF missing IS DISTINCT FROM 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s rows of %s are not in %s as they are: something took its triggers away, or it is of another revision. '
+      'DROP TABLE %3$s, then run the same again', coalesce(missing::text, 'the'), the_table, the_copy);
+  END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) OR to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
 END $pipestate$;
 
 -- the gate sites-consolidation/readiness: backup-taken, stuck-sites, reconciliation-runs, health-score, manual-interventions, recent-legacy-column-writes, no-dependents, soak
@@ -409,9 +763,6 @@ DECLARE
   t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['sites'] LOOP
-    IF to_regclass(t) IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: mend the name in `lock`, or write may_be_gone=True where that is right', t);
-    END IF;
     IF to_regclass(t) IS NOT NULL AND NOT filled THEN
       EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
     END IF;
@@ -581,51 +932,150 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: written while they were copied?
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'sites';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_gate CONSTANT text := 'sites-consolidation/readiness';
+  force_record CONSTANT text := NULL;
+  since timestamptz := coalesce(nullif(current_setting('pipestate.watching_since', true), ''), '-infinity');
   late bigint;
 BEGIN
-  IF to_regclass('pipestate_archive.sites_columns') IS NULL THEN RETURN; END IF;
-  EXECUTE 'SELECT count(*) FROM pipestate_archive.sites_columns WHERE written_at > now() - interval ''24 hours''' INTO late;
+IF to_regclass(the_copy) IS NULL THEN RETURN; END IF;
+  EXECUTE format('SELECT count(*) FROM %s WHERE pipestate_written_at >= $1', the_copy) INTO late USING since;
   IF late > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed: the legacy columns of %s rows of sites were written while they were being archived. Stop what writes them; to see them: SELECT * FROM pipestate_archive.sites_columns WHERE written_at IS NOT NULL', late);
+    IF force_record IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'the gate %s is closed: the columns that go were written in %s rows of %s while they were being archived. '
+        'Stop what writes them; to see them: SELECT * FROM %s WHERE pipestate_written_at IS NOT NULL',
+        the_gate, late, the_table, the_copy);
+    END IF;
+    EXECUTE force_record;
+    PERFORM set_config('pipestate.said', concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''),
+      format('the columns that go were written in %s rows of %s while they were being archived, and this was forced',
+             late, the_table)), false);
   END IF;
 END $pipestate$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites go
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_keep CONSTANT text := 'pipestate_archive.keep_sites_columns_0007';
+  the_inserted CONSTANT text := 'pipestate_keep_inserted_0007';
+  the_updated CONSTANT text := 'pipestate_keep_updated_0007';
+  watched CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  numbers smallint[];
+  going oid[];  -- the indexes that go with the columns
+  columns jsonb;
+  constraints jsonb;
+  indexes jsonb;
+  statistics jsonb;
+  sequences jsonb;
+  grants jsonb;
+  marks jsonb;
   todo text;
+  sequence text;
 BEGIN
-  todo := (SELECT string_agg(format('DROP COLUMN %1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
+SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO numbers, todo
+    FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped;
   IF todo IS NULL THEN RETURN; END IF;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-  SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-    'comment', obj_description(c.oid, 'pg_class'),
-    'columns', (SELECT jsonb_agg(jsonb_build_object(
-        'name', attname, 'not_null', attnotnull,
-        'type', format_type(atttypid, atttypmod) || CASE WHEN attcollation <> (
-            SELECT typcollation FROM pg_type t WHERE t.oid = atttypid)
-          THEN ' COLLATE ' || attcollation::regcollation ELSE '' END,
-        'default', pg_get_expr(adbin, adrelid), 'comment', col_description(attrelid, attnum)) ORDER BY attnum)
-      FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped),
-    'grants', coalesce((SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, c.oid::regclass,
-        CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
-        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
-      FROM pg_attribute, aclexplode(attacl) WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped), '[]'),
-    'constraints', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint
-      WHERE conrelid = c.oid AND contype <> 'n' AND conkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)), '{}'),
-    'indexes', coalesce((SELECT jsonb_object_agg(indexrelid::regclass::text, pg_get_indexdef(indexrelid))
-      FROM pg_index i WHERE indrelid = c.oid
-        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND conrelid = c.oid)
-        AND EXISTS (SELECT FROM pg_depend WHERE objid = indexrelid AND refobjid = c.oid
-                    AND refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)))), '{}'))
-  FROM pg_class c WHERE c.oid = to_regclass('sites')
-  ON CONFLICT (kind, name) DO UPDATE
-  SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition;
-  DROP TRIGGER IF EXISTS pipestate_keep_inserted ON sites;
-  DROP TRIGGER IF EXISTS pipestate_keep_updated ON sites;
-  DROP FUNCTION IF EXISTS pipestate_archive.keep_sites_columns();
-  EXECUTE 'ALTER TABLE sites ' || todo;
+  IF watched AND 2 > (SELECT count(*) FROM pg_trigger WHERE tgrelid = relation AND tgenabled = 'A'
+                        AND tgname IN (the_inserted, the_updated)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the triggers that keep %s true are gone or disabled: DROP TABLE %1$s, then run the same again', the_copy);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (
+                   SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = indexrelid
+                      AND refobjid = relation AND refobjsubid = ANY (numbers)
+                   UNION ALL
+                   SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation AND conkey && numbers));
+
+  -- A domain is left out at first: with NOT NULL, a CHECK or a DEFAULT it would not stand an empty column.
+  SELECT jsonb_agg(jsonb_build_object(
+           'name', attname,
+           'type', plain.type || plain.collation,
+           'domain', CASE WHEN t.typtype = 'd' THEN format_type(atttypid, atttypmod) || plain.collation END,
+           'default', pg_get_expr(adbin, adrelid),
+           'not_null', attnotnull AND NOT EXISTS (
+             SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND conkey = ARRAY[attnum]),
+           'comment', col_description(relation, attnum),
+           'settings', array_remove(ARRAY[
+             CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END,
+             CASE WHEN attstorage <> t.typstorage THEN 'SET STORAGE ' || CASE attstorage
+               WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
+             -- PostgreSQL 13 does not have this one
+             CASE to_jsonb(a) ->> 'attcompression'
+               WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END,
+             'SET (' || array_to_string(attoptions, ', ') || ')'], NULL)) ORDER BY attnum)
+    INTO columns
+    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    CROSS JOIN LATERAL (
+      WITH RECURSIVE base (oid, typmod, kind) AS (
+        SELECT t.oid, atttypmod, t.typtype
+        UNION ALL
+        SELECT b.typbasetype, b.typtypmod, inner_type.typtype FROM base JOIN pg_type b ON b.oid = base.oid
+          JOIN pg_type inner_type ON inner_type.oid = b.typbasetype WHERE base.kind = 'd')
+      SELECT format_type(oid, typmod) AS type,
+             CASE WHEN attcollation <> (SELECT typcollation FROM pg_type WHERE pg_type.oid = t.oid)
+                  THEN ' COLLATE ' || attcollation::regcollation ELSE '' END AS collation
+        FROM base WHERE kind <> 'd') AS plain
+   WHERE attrelid = relation AND attnum = ANY (numbers);
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid), 'kind', contype,
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint')) ORDER BY contype <> 'n', contype = 'f', conname)
+    INTO constraints
+    FROM pg_constraint WHERE conrelid = relation AND conkey && numbers AND contype NOT IN ('t');
+  SELECT jsonb_agg(jsonb_build_object('name', indexrelid::regclass::text, 'definition', pg_get_indexdef(indexrelid),
+           'of_constraint', EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation),
+           'comment', obj_description(indexrelid, 'pg_class')))
+    INTO indexes FROM pg_index WHERE indexrelid = ANY (going);
+  SELECT jsonb_agg(mark || quote_ident(relname))
+    INTO marks FROM pg_index JOIN pg_class i ON i.oid = indexrelid
+    CROSS JOIN LATERAL (VALUES ('CLUSTER ON ', indisclustered), ('REPLICA IDENTITY USING INDEX ', indisreplident))
+      AS m (mark, is_set)
+   WHERE indexrelid = ANY (going) AND is_set;
+  SELECT jsonb_agg(jsonb_build_object('name', format('%s.%I', stxnamespace::regnamespace, stxname),
+           'definition', pg_get_statisticsobjdef(oid), 'comment', obj_description(oid, 'pg_statistic_ext'),
+           'target', nullif(stxstattarget, -1)))
+    INTO statistics FROM pg_statistic_ext WHERE stxrelid = relation AND EXISTS (
+      SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = pg_statistic_ext.oid
+         AND refobjid = relation AND refobjsubid = ANY (numbers));
+  SELECT jsonb_agg(jsonb_build_object('name', objid::regclass::text, 'column', attname))
+    INTO sequences
+    FROM pg_depend JOIN pg_class ON oid = objid AND relkind = 'S'
+    JOIN pg_attribute ON attrelid = relation AND attnum = refobjsubid
+   WHERE classid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers) AND deptype = 'a';
+  SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, relation,
+           CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+           CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+    INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
+
+  INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, aside, definition)
+  SELECT 'columns', the_name, the_revision, relnamespace::regnamespace::text, the_copy, jsonb_build_object(
+           'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
+           'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
+           'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+
+  FOR sequence IN SELECT s ->> 'name' FROM jsonb_array_elements(sequences) AS s LOOP
+    EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', sequence);  -- it would go with its column
+  END LOOP;
+  EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_inserted, relation);
+  EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_updated, relation);
+  EXECUTE format('DROP FUNCTION IF EXISTS %s()', the_keep);
+  EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$
@@ -639,17 +1089,44 @@ DO $pipestate$
 BEGIN
 IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
 
-INSERT INTO pipestate_archive.manifest (kind, name, origin, definition) VALUES ('columns', 'sites', current_schema(), '{"absent": true}') ON CONFLICT DO NOTHING;
+INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING;
+
+DO $pipestate$
+BEGIN
+IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition;
 
 COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error';
 

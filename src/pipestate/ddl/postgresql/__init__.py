@@ -3,11 +3,11 @@
 from pipestate.ddl.postgresql.adopt import refuse_state, refuse_wrong_shapes, set_default
 from pipestate.ddl.postgresql.archive import (
     archive_table,
-    changed_since_archived,
     drop_archive_if_empty,
     forget_archived,
+    keep_baseline,
     note_absence,
-    refresh_archived,
+    refuse_unfit_table,
     require_archived,
     restore_table,
 )
@@ -24,17 +24,19 @@ from pipestate.ddl.postgresql.columns_archive import (
     archive_columns,
     drop_archived_columns,
     refuse_late_writes,
+    refuse_unfit_columns,
 )
 from pipestate.ddl.postgresql.columns_return import empty_copy, restore_columns
 from pipestate.ddl.postgresql.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.postgresql.indexes import create_index, drop_index
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.postgresql.tables import (
-    comment_table,
     create_table,
     create_view,
     drop_table,
     drop_view,
+    replace_comment,
+    restore_comment,
 )
 
 __all__ = [
@@ -44,9 +46,7 @@ __all__ = [
     "add_foreign_key",
     "archive_columns",
     "archive_table",
-    "changed_since_archived",
     "comment_column",
-    "comment_table",
     "create_index",
     "create_table",
     "create_view",
@@ -59,15 +59,19 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "keep_baseline",
     "lock_tables",
     "note_absence",
-    "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
+    "refuse_unfit_columns",
+    "refuse_unfit_table",
     "refuse_wrong_shapes",
+    "replace_comment",
     "require_archived",
     "require_not_null",
     "restore_columns",
+    "restore_comment",
     "restore_table",
     "set_default",
     "update_in_batches",

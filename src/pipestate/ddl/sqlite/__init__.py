@@ -3,11 +3,11 @@
 from pipestate.ddl.sqlite.adopt import refuse_state, refuse_wrong_shapes
 from pipestate.ddl.sqlite.archive import (
     archive_table,
-    changed_since_archived,
     drop_archive_if_empty,
     forget_archived,
+    keep_baseline,
     note_absence,
-    refresh_archived,
+    refuse_unfit_table,
     require_archived,
     restore_table,
 )
@@ -26,17 +26,19 @@ from pipestate.ddl.sqlite.columns_archive import (
     drop_archived_columns,
     empty_copy,
     refuse_late_writes,
+    refuse_unfit_columns,
     restore_columns,
 )
 from pipestate.ddl.sqlite.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.sqlite.indexes import create_index, drop_index
 from pipestate.ddl.sqlite.locks import lock_tables
 from pipestate.ddl.sqlite.tables import (
-    comment_table,
     create_table,
     create_view,
     drop_table,
     drop_view,
+    replace_comment,
+    restore_comment,
 )
 
 __all__ = [
@@ -46,9 +48,7 @@ __all__ = [
     "add_foreign_key",
     "archive_columns",
     "archive_table",
-    "changed_since_archived",
     "comment_column",
-    "comment_table",
     "create_index",
     "create_table",
     "create_view",
@@ -61,15 +61,19 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "keep_baseline",
     "lock_tables",
     "note_absence",
-    "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
+    "refuse_unfit_columns",
+    "refuse_unfit_table",
     "refuse_wrong_shapes",
+    "replace_comment",
     "require_archived",
     "require_not_null",
     "restore_columns",
+    "restore_comment",
     "restore_table",
     "set_default",
     "update_in_batches",
