@@ -24,6 +24,7 @@ from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError, heard_on_stderr, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.going import DerivedRows, GoingColumns, GoingTable
+from pipestate.ddl.mark import require_mark
 from pipestate.ddl.transaction import may_commit
 from pipestate.gate import gate, require
 
@@ -120,6 +121,7 @@ class Contract:
         self, tables: Sequence[GoingTable], columns: Sequence[GoingColumns], *, watched: bool
     ) -> None:
         """Drop the columns first: their foreign keys may point at the tables."""
+        require_mark("a Contract")
         for some in columns:
             if watched:
                 engine().refuse_late_writes(some, self.phase)

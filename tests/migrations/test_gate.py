@@ -24,7 +24,7 @@ if context.is_offline_mode():
 else:
     engine = create_engine(url)
     with engine.connect() as connection:
-        context.configure(connection=connection)
+        context.configure(connection=connection, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
 """
@@ -129,7 +129,7 @@ def test_an_empty_table_is_nothing_to_lose(app: App) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ('["old_ordres"]', "revision b2 locks old_ordres, which does not exist: mend the name in `lock`"),
+        ('["old_ordres"]', "revision b2 locks old_ordres, which does not exist: fix the name in `lock`"),
         ('["app.old_orders"]', "revision b2 locks app.old_orders, which does not exist"),
         ('"old_orders"', "lock='old_orders': give a list of the tables"),
         ("[]", "lock=[]: give a list of the tables"),
@@ -225,7 +225,7 @@ def test_force_goes_through_with_a_reason(app: App) -> None:
 @pytest.mark.parametrize(
     ("blocks", "front", "said"),
     [
-        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on signed"),
+        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on the check signed"),
         ([], '  ready: {from: "a1", until: "b2", opens: ["zz"]}\n', "opens zz, not b2"),
     ],
 )

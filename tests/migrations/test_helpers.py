@@ -32,6 +32,7 @@ from pipestate.ddl import (
     restore_table,
     table_of,
 )
+from pipestate.ddl.mark import set_mark
 
 
 @contextmanager
@@ -138,8 +139,10 @@ def test_a_table_and_columns_go_and_come_back(shop: Database) -> None:
     with revision(shop):
         archive_columns("orders", ["note"])
         lock_tables("orders")
+        set_mark("app_1")
         drop_archived_columns("orders", ["note"])
     with revision(shop):
+        set_mark("app_1")  # as a gate leaves it
         archive_table("orders")
     assert shop.value("SELECT to_regclass('orders') IS NULL") is True
     with revision(shop):
@@ -159,6 +162,7 @@ def test_writes_while_columns_are_being_archived_are_kept(shop: Database) -> Non
             "INSERT INTO orders (id, note) VALUES (9002, 'new')",
         )
         lock_tables("orders")
+        set_mark("app_1")
         drop_archived_columns("orders", ["note"])
     kept = shop.rows(
         "SELECT id, note FROM pipestate_archive.orders_columns WHERE id IN (7, 8, 9002) ORDER BY id"

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -137,14 +138,14 @@ def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.M
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
     from pipestate.environment import migrate as environment
 
-    step = environment._online_step
+    step = environment._assert_alone
 
-    def lose_the_lock(migration: MigrationContext, current: object) -> None:
+    def lose_the_lock(migration: MigrationContext, current: Any) -> None:
         assert migration.connection is not None
         migration.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
-        step(migration, current)  # type: ignore[arg-type]
+        step(migration, current)
 
-    monkeypatch.setattr(environment, "_online_step", lose_the_lock)
+    monkeypatch.setattr(environment, "_assert_alone", lose_the_lock)
     with pytest.raises(MigrationError, match="pooler in session mode"):
         pg_chain.upgrade("head")
     assert pg_chain.revision() is None

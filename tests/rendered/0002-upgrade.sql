@@ -40,443 +40,286 @@ IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
 END IF;
 END $pipestate$;
 
-CREATE TABLE IF NOT EXISTS pipestate_object (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    revision VARCHAR(32) NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
-);
-
--- lock them where needed: 200 ms at a time, for up to 60 s
+-- the ledger, where it is missing or older
 DO $pipestate$
 DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+  path_before text := pg_catalog.current_setting('search_path');
+  stranger record;
+  todo text;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_run') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipestate_archive.pipestate_run') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_run') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
-        INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipestate_run') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_run') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipestate_run out of the archive, where it is there
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipestate_run';
-  the_aside CONSTANT text := 'pipestate_archive.pipestate_run';
-  the_name CONSTANT text := 'pipestate_run';
-  forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_run'', ''0002'') ON CONFLICT DO NOTHING';
-  entry record;
-  back text;
-  rule jsonb;
-BEGIN
-IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
-   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
-  IF NOT FOUND THEN RETURN; END IF;
-  IF to_regnamespace(entry.origin) IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
-      entry.origin, the_table);
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
+  IF current_user = 'pipestate' AND path_before LIKE '%$user%' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
+      'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
+      'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
-  IF to_regclass(back) IS NOT NULL THEN
-    IF forget THEN RETURN; END IF;
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
-      the_table);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text))) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
   END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
-  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
-    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
-      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
-           ELSE rule ->> 'definition' END);
-    IF rule ->> 'comment' IS NOT NULL THEN
-      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
-    END IF;
-  END LOOP;
-  IF forget THEN
-    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  IF to_regnamespace('pipestate') IS NULL THEN
+    CREATE SCHEMA pipestate;
   END IF;
-  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
-    EXECUTE remember;
+  IF to_regclass('pipestate.object') IS NULL THEN
+    CREATE TABLE pipestate.object (
+      kind TEXT NOT NULL,
+      name TEXT NOT NULL,
+      revision TEXT NOT NULL,
+      created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
+    );
   END IF;
-END $pipestate$;
-
--- create pipestate_run
-DO $pipestate$
-BEGIN
-IF to_regclass('pipestate_run') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE pipestate_run (
-	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
-	recorded_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
-	actor VARCHAR NOT NULL, 
-	event VARCHAR(20) NOT NULL, 
-	runbook VARCHAR(100) NOT NULL, 
-	phase VARCHAR(100) NOT NULL, 
-	gate VARCHAR(20) NOT NULL, 
-	runbook_sha256 VARCHAR(64) NOT NULL, 
-	revision VARCHAR(32), 
-	passed INTEGER DEFAULT 0 NOT NULL, 
-	failed INTEGER DEFAULT 0 NOT NULL, 
-	warned INTEGER DEFAULT 0 NOT NULL, 
-	errored INTEGER DEFAULT 0 NOT NULL, 
-	skipped INTEGER DEFAULT 0 NOT NULL, 
-	duration_ms FLOAT, 
-	reason TEXT, 
-	details JSONB, 
-	CONSTRAINT pk_pipestate_run PRIMARY KEY (id), 
-	CONSTRAINT ck_pipestate_run_event CHECK (event IN ('verify', 'gate', 'force', 'purge'))
-)$ddl$;
-  EXECUTE $ddl$CREATE INDEX idx_pipestate_run_phase ON pipestate_run (runbook, phase, recorded_at)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipestate_run', '0002') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_pipestate_run_phase', '0002') ON CONFLICT DO NOTHING$ddl$;
-END IF;
-END $pipestate$;
-
--- lock them where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_attestation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipestate_archive.pipestate_attestation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_attestation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
-        INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipestate_attestation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_attestation') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipestate_attestation out of the archive, where it is there
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipestate_attestation';
-  the_aside CONSTANT text := 'pipestate_archive.pipestate_attestation';
-  the_name CONSTANT text := 'pipestate_attestation';
-  forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_attestation'', ''0002'') ON CONFLICT DO NOTHING';
-  entry record;
-  back text;
-  rule jsonb;
-BEGIN
-IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
-   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
-  IF NOT FOUND THEN RETURN; END IF;
-  IF to_regnamespace(entry.origin) IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
-      entry.origin, the_table);
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('kind', $def$kind TEXT$def$),
+           ('name', $def$name TEXT$def$),
+           ('revision', $def$revision TEXT$def$),
+           ('created_at', $def$created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.object ' || todo;
   END IF;
-  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
-  IF to_regclass(back) IS NOT NULL THEN
-    IF forget THEN RETURN; END IF;
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
-      the_table);
+  IF to_regclass('pipestate.run') IS NULL THEN
+    CREATE TABLE pipestate.run (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      recorded_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      event TEXT NOT NULL,
+      actor TEXT NOT NULL,
+      runbook TEXT,
+      phase TEXT,
+      gate TEXT,
+      runbook_sha256 TEXT,
+      revision TEXT,
+      passed INTEGER DEFAULT 0 NOT NULL,
+      failed INTEGER DEFAULT 0 NOT NULL,
+      warned INTEGER DEFAULT 0 NOT NULL,
+      errored INTEGER DEFAULT 0 NOT NULL,
+      skipped INTEGER DEFAULT 0 NOT NULL,
+      duration_ms FLOAT,
+      reason TEXT,
+      CONSTRAINT pk_pipestate_run PRIMARY KEY (id)
+    );
   END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
-  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
-    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
-      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
-           ELSE rule ->> 'definition' END);
-    IF rule ->> 'comment' IS NOT NULL THEN
-      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
-    END IF;
-  END LOOP;
-  IF forget THEN
-    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('recorded_at', $def$recorded_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
+           ('event', $def$event TEXT$def$),
+           ('actor', $def$actor TEXT$def$),
+           ('runbook', $def$runbook TEXT$def$),
+           ('phase', $def$phase TEXT$def$),
+           ('gate', $def$gate TEXT$def$),
+           ('runbook_sha256', $def$runbook_sha256 TEXT$def$),
+           ('revision', $def$revision TEXT$def$),
+           ('passed', $def$passed INTEGER DEFAULT 0 NOT NULL$def$),
+           ('failed', $def$failed INTEGER DEFAULT 0 NOT NULL$def$),
+           ('warned', $def$warned INTEGER DEFAULT 0 NOT NULL$def$),
+           ('errored', $def$errored INTEGER DEFAULT 0 NOT NULL$def$),
+           ('skipped', $def$skipped INTEGER DEFAULT 0 NOT NULL$def$),
+           ('duration_ms', $def$duration_ms FLOAT$def$),
+           ('reason', $def$reason TEXT$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.run'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.run ' || todo;
   END IF;
-  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
-    EXECUTE remember;
+  IF to_regclass('pipestate.idx_pipestate_run_phase') IS NULL THEN
+    CREATE INDEX idx_pipestate_run_phase ON pipestate.run (runbook, phase, recorded_at);
   END IF;
-END $pipestate$;
-
--- create pipestate_attestation
-DO $pipestate$
-BEGIN
-IF to_regclass('pipestate_attestation') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE pipestate_attestation (
-	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
-	name VARCHAR(100) NOT NULL, 
-	attested_by VARCHAR NOT NULL, 
-	note TEXT, 
-	revision VARCHAR(32), 
-	attested_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
-	CONSTRAINT pk_pipestate_attestation PRIMARY KEY (id)
-)$ddl$;
-  EXECUTE $ddl$CREATE INDEX idx_pipestate_attestation_name ON pipestate_attestation (name, attested_at)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipestate_attestation', '0002') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_pipestate_attestation_name', '0002') ON CONFLICT DO NOTHING$ddl$;
-END IF;
-END $pipestate$;
-
--- lock them where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_observation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipestate_archive.pipestate_observation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_observation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
-        INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipestate_observation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_observation') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipestate_observation out of the archive, where it is there
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipestate_observation';
-  the_aside CONSTANT text := 'pipestate_archive.pipestate_observation';
-  the_name CONSTANT text := 'pipestate_observation';
-  forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_observation'', ''0002'') ON CONFLICT DO NOTHING';
-  entry record;
-  back text;
-  rule jsonb;
-BEGIN
-IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
-   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
-  IF NOT FOUND THEN RETURN; END IF;
-  IF to_regnamespace(entry.origin) IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
-      entry.origin, the_table);
+  IF to_regclass('pipestate.result') IS NULL THEN
+    CREATE TABLE pipestate.result (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      run_id BIGINT NOT NULL,
+      check_id TEXT NOT NULL,
+      outcome TEXT NOT NULL,
+      level TEXT NOT NULL,
+      required TEXT,
+      observed JSONB,
+      message TEXT,
+      duration_ms FLOAT,
+      CONSTRAINT pk_pipestate_result PRIMARY KEY (id),
+      CONSTRAINT fk_pipestate_result_run FOREIGN KEY(run_id) REFERENCES pipestate.run (id) ON DELETE CASCADE
+    );
   END IF;
-  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
-  IF to_regclass(back) IS NOT NULL THEN
-    IF forget THEN RETURN; END IF;
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
-      the_table);
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('run_id', $def$run_id BIGINT$def$),
+           ('check_id', $def$check_id TEXT$def$),
+           ('outcome', $def$outcome TEXT$def$),
+           ('level', $def$level TEXT$def$),
+           ('required', $def$required TEXT$def$),
+           ('observed', $def$observed JSONB$def$),
+           ('message', $def$message TEXT$def$),
+           ('duration_ms', $def$duration_ms FLOAT$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.result'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.result ' || todo;
   END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
-  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
-    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
-      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
-           ELSE rule ->> 'definition' END);
-    IF rule ->> 'comment' IS NOT NULL THEN
-      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
-    END IF;
-  END LOOP;
-  IF forget THEN
-    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  IF to_regclass('pipestate.idx_pipestate_result_run') IS NULL THEN
+    CREATE INDEX idx_pipestate_result_run ON pipestate.result (run_id);
   END IF;
-  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
-    EXECUTE remember;
+  IF to_regclass('pipestate.attestation') IS NULL THEN
+    CREATE TABLE pipestate.attestation (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      signed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      runbook TEXT NOT NULL,
+      phase TEXT NOT NULL,
+      name TEXT NOT NULL,
+      person TEXT NOT NULL,
+      note TEXT,
+      revision TEXT,
+      CONSTRAINT pk_pipestate_attestation PRIMARY KEY (id),
+      CONSTRAINT ck_pipestate_attestation_person CHECK (trim(person) <> '')
+    );
   END IF;
-END $pipestate$;
-
--- create pipestate_observation
-DO $pipestate$
-BEGIN
-IF to_regclass('pipestate_observation') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE pipestate_observation (
-	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
-	name VARCHAR(100) NOT NULL, 
-	value FLOAT NOT NULL, 
-	source VARCHAR(100) NOT NULL, 
-	actor VARCHAR NOT NULL, 
-	revision VARCHAR(32), 
-	observed_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
-	CONSTRAINT pk_pipestate_observation PRIMARY KEY (id)
-)$ddl$;
-  EXECUTE $ddl$CREATE INDEX idx_pipestate_observation_name ON pipestate_observation (name, observed_at)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipestate_observation', '0002') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_pipestate_observation_name', '0002') ON CONFLICT DO NOTHING$ddl$;
-END IF;
-END $pipestate$;
-
--- lock them where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipestate_reconciliation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipestate_archive.pipestate_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_reconciliation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
-        INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipestate_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipestate_reconciliation') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipestate_reconciliation out of the archive, where it is there
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipestate_reconciliation';
-  the_aside CONSTANT text := 'pipestate_archive.pipestate_reconciliation';
-  the_name CONSTANT text := 'pipestate_reconciliation';
-  forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipestate_reconciliation'', ''0002'') ON CONFLICT DO NOTHING';
-  entry record;
-  back text;
-  rule jsonb;
-BEGIN
-IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
-   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
-  IF NOT FOUND THEN RETURN; END IF;
-  IF to_regnamespace(entry.origin) IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
-      entry.origin, the_table);
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('signed_at', $def$signed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
+           ('runbook', $def$runbook TEXT$def$),
+           ('phase', $def$phase TEXT$def$),
+           ('name', $def$name TEXT$def$),
+           ('person', $def$person TEXT$def$),
+           ('note', $def$note TEXT$def$),
+           ('revision', $def$revision TEXT$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.attestation'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.attestation ' || todo;
   END IF;
-  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
-  IF to_regclass(back) IS NOT NULL THEN
-    IF forget THEN RETURN; END IF;
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
-      the_table);
+  IF to_regclass('pipestate.idx_pipestate_attestation_name') IS NULL THEN
+    CREATE INDEX idx_pipestate_attestation_name ON pipestate.attestation (runbook, phase, name, signed_at);
   END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
-  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
-    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
-      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
-           ELSE rule ->> 'definition' END);
-    IF rule ->> 'comment' IS NOT NULL THEN
-      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
-    END IF;
-  END LOOP;
-  IF forget THEN
-    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  IF to_regclass('pipestate.observation') IS NULL THEN
+    CREATE TABLE pipestate.observation (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      observed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      name TEXT NOT NULL,
+      value FLOAT NOT NULL,
+      source TEXT NOT NULL,
+      actor TEXT NOT NULL,
+      revision TEXT,
+      CONSTRAINT pk_pipestate_observation PRIMARY KEY (id)
+    );
   END IF;
-  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
-    EXECUTE remember;
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('observed_at', $def$observed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
+           ('name', $def$name TEXT$def$),
+           ('value', $def$value FLOAT$def$),
+           ('source', $def$source TEXT$def$),
+           ('actor', $def$actor TEXT$def$),
+           ('revision', $def$revision TEXT$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.observation'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.observation ' || todo;
   END IF;
-END $pipestate$;
-
--- create pipestate_reconciliation
-DO $pipestate$
-BEGIN
-IF to_regclass('pipestate_reconciliation') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE pipestate_reconciliation (
-	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
-	started_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
-	finished_at TIMESTAMP WITH TIME ZONE, 
-	triggered_by VARCHAR(20) NOT NULL, 
-	actor VARCHAR NOT NULL, 
-	revision VARCHAR(32), 
-	found INTEGER DEFAULT 0 NOT NULL, 
-	recovered INTEGER DEFAULT 0 NOT NULL, 
-	skipped INTEGER DEFAULT 0 NOT NULL, 
-	failed INTEGER DEFAULT 0 NOT NULL, 
-	details JSONB, 
-	CONSTRAINT pk_pipestate_reconciliation PRIMARY KEY (id), 
-	CONSTRAINT ck_pipestate_reconciliation_triggered_by CHECK (triggered_by IN ('cron', 'manual'))
-)$ddl$;
-  EXECUTE $ddl$CREATE INDEX idx_pipestate_reconciliation_started_at ON pipestate_reconciliation (started_at)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipestate_reconciliation', '0002') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_pipestate_reconciliation_started_at', '0002') ON CONFLICT DO NOTHING$ddl$;
-END IF;
+  IF to_regclass('pipestate.idx_pipestate_observation_name') IS NULL THEN
+    CREATE INDEX idx_pipestate_observation_name ON pipestate.observation (name, observed_at, id);
+  END IF;
+  CREATE OR REPLACE VIEW pipestate.observed AS
+  SELECT o.name,
+         o.value,
+         CASE WHEN o.observed_at <= statement_timestamp() + interval '5 minutes'
+              THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - o.observed_at)))::bigint
+         END AS age_seconds,
+         o.observed_at,
+         o.source,
+         o.actor,
+         string_agg(o.value::text, ', ') OVER (
+           PARTITION BY o.name ORDER BY o.observed_at DESC, o.id DESC ROWS BETWEEN CURRENT ROW AND 9 FOLLOWING
+         ) AS last_ten,
+         ceil(extract(epoch FROM o.observed_at - lag(o.observed_at) OVER (
+           PARTITION BY o.name ORDER BY o.observed_at, o.id
+         )))::bigint AS gap_seconds
+  FROM pipestate.observation o
+  WHERE isfinite(o.observed_at);
+  CREATE OR REPLACE VIEW pipestate.latest_observation AS
+  SELECT known.name,
+         latest.value,
+         CASE WHEN latest.observed_at <= statement_timestamp() + interval '5 minutes'
+              THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - latest.observed_at)))::bigint
+         END AS age_seconds,
+         latest.observed_at,
+         latest.source,
+         latest.actor,
+         (SELECT string_agg(ten.value::text, ', ' ORDER BY ten.observed_at DESC, ten.id DESC)
+          FROM (SELECT o.id, o.value, o.observed_at FROM pipestate.observation o
+                WHERE o.name = known.name AND isfinite(o.observed_at)
+                ORDER BY o.observed_at DESC, o.id DESC LIMIT 10) AS ten) AS last_ten
+  FROM (SELECT DISTINCT o.name FROM pipestate.observation o) AS known
+  CROSS JOIN LATERAL (
+    SELECT o.value, o.observed_at, o.source, o.actor FROM pipestate.observation o
+    WHERE o.name = known.name AND isfinite(o.observed_at)
+    ORDER BY o.observed_at DESC, o.id DESC LIMIT 1
+  ) AS latest;
+  CREATE OR REPLACE VIEW pipestate.soak AS
+  WITH record AS (
+    SELECT r.id, r.runbook, r.phase, r.gate, r.actor, r.recorded_at
+    FROM pipestate.run r WHERE r.event = 'verify'
+  ), closed AS (
+    SELECT DISTINCT ON (r.runbook, r.phase) r.runbook, r.phase, r.id, r.actor, r.recorded_at
+    FROM record r WHERE r.gate IS DISTINCT FROM 'open'
+    ORDER BY r.runbook, r.phase, r.recorded_at DESC, r.id DESC
+  ), held AS (
+    SELECT r.runbook, r.phase, r.recorded_at,
+           lead(r.recorded_at, 1, statement_timestamp()) OVER (
+             PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at, r.id) AS next_at
+    FROM record r LEFT JOIN closed c ON c.runbook = r.runbook AND c.phase = r.phase
+    WHERE r.gate = 'open' AND isfinite(r.recorded_at)
+      AND r.recorded_at <= statement_timestamp() + interval '5 minutes'
+      AND (c.id IS NULL OR (r.recorded_at, r.id) > (c.recorded_at, c.id))
+  ), streak AS (
+    SELECT h.runbook, h.phase, count(*) AS records, min(h.recorded_at) AS held_since,
+           greatest(0, floor(extract(epoch FROM statement_timestamp() - min(h.recorded_at))))::bigint AS held_s,
+           greatest(0, ceil(max(extract(epoch FROM h.next_at - h.recorded_at))))::bigint AS gap_s
+    FROM held h GROUP BY h.runbook, h.phase
+  ), known AS (
+    SELECT r.runbook, r.phase, max(r.recorded_at) AS last_record_at,
+           CASE WHEN isfinite(max(r.recorded_at))
+                     AND max(r.recorded_at) <= statement_timestamp() + interval '5 minutes'
+                THEN greatest(0, ceil(extract(epoch FROM statement_timestamp() - max(r.recorded_at))))::bigint
+           END AS last_s
+    FROM record r GROUP BY r.runbook, r.phase
+  )
+  SELECT k.runbook,
+         k.phase,
+         coalesce(s.records, 0) AS records,
+         s.held_since,
+         k.last_record_at,
+         round((s.held_s * 100 / 86400) / 100.0, 2) AS days_held,
+         round(((k.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+         round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+         c.recorded_at AS last_closed_at,
+         c.actor AS last_closed_by
+  FROM known k
+  LEFT JOIN streak s ON s.runbook = k.runbook AND s.phase = k.phase
+  LEFT JOIN closed c ON c.runbook = k.runbook AND c.phase = k.phase;
+  CREATE OR REPLACE VIEW pipestate.sign_off AS
+  SELECT a.runbook,
+         a.phase,
+         a.name,
+         a.person,
+         a.note,
+         a.revision,
+         a.signed_at,
+         CASE WHEN isfinite(a.signed_at) AND a.signed_at <= statement_timestamp() + interval '5 minutes'
+              THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - a.signed_at)))::bigint
+         END AS age_seconds
+  FROM pipestate.attestation a;
+  PERFORM pg_catalog.set_config('search_path', path_before, true);
 END $pipestate$;
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0001';

@@ -40,6 +40,284 @@ IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
 END IF;
 END $pipestate$;
 
+-- lock pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  filled boolean;
+BEGIN
+  PERFORM set_config('pipestate.filled', 'false', true);
+  IF to_regclass('pipeline_reconciliation') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation') THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_reconciliation)' INTO filled;
+    PERFORM set_config('pipestate.filled', filled::text, true);
+  END IF;
+END $pipestate$;
+
+-- what could not come back as it was: pipeline_reconciliation
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'pipeline_reconciliation';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
+BEGIN
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- pipeline_reconciliation into the archive
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'pipeline_reconciliation';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_reconciliation';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'pipeline_reconciliation';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
+  todo text;
+BEGIN
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation') THEN
+  EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_reconciliation$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation';
+
 -- lock pipeline_claim where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
@@ -48,7 +326,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -84,7 +362,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_claim') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
+  IF to_regclass('pipeline_claim') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_claim)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -265,7 +543,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.pipeline_claim';
   the_archive CONSTANT text := 'pipestate_archive';
   the_name CONSTANT text := 'pipeline_claim';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim');
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim');
   the_baseline CONSTANT text := NULL;
   applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
   relation regclass := to_regclass(the_table);
@@ -311,12 +589,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_claim$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim';
 
 -- lock pipeline_job where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -326,7 +604,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -362,7 +640,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_job') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job') THEN
+  IF to_regclass('pipeline_job') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_job)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -543,7 +821,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.pipeline_job';
   the_archive CONSTANT text := 'pipestate_archive';
   the_name CONSTANT text := 'pipeline_job';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job');
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job');
   the_baseline CONSTANT text := NULL;
   applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
   relation regclass := to_regclass(the_table);
@@ -589,21 +867,21 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_job$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job';
 
 SELECT set_config('pipestate.part', '0003/1', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
   AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
 
 BEGIN;
 
@@ -619,10 +897,10 @@ SELECT set_config('pipestate.part', '0003/2', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
   AND current_setting('pipestate.part', true) = '0003/2' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
 
 BEGIN;
 
@@ -638,10 +916,10 @@ SELECT set_config('pipestate.part', '0003/3', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
   AND current_setting('pipestate.part', true) = '0003/3' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
 
 BEGIN;
 
@@ -694,12 +972,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_current_stage$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -742,12 +1020,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_fetch_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -790,12 +1068,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_ocr_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -838,12 +1116,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_compilation_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -886,12 +1164,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_extraction_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -934,12 +1212,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_deploy_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -984,53 +1262,53 @@ DO $pipestate$
 DECLARE
   todo text;
 BEGIN
-  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) c WHERE EXISTS (SELECT FROM pipestate_object WHERE kind = 'column' AND name = 'sites.' || c));
+  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) c WHERE EXISTS (SELECT FROM pipestate.object WHERE kind = 'column' AND name = 'sites.' || c));
   IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE sites ' || todo; END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.current_stage';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.current_stage';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.started_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.started_at';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.updated_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.updated_at';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.fetch_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.fetch_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.fetch_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.ocr_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.ocr_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.ocr_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.compilation_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.compilation_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.compilation_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.extraction_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.extraction_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.extraction_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.deploy_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.deploy_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.deploy_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.coordinator_enqueued';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.coordinator_enqueued';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.last_error_stage';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_stage';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.last_error_message';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_message';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.last_error_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_at';
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 

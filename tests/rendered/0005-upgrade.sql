@@ -191,7 +191,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.jobs';
   the_name CONSTANT text := 'jobs';
   forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING';
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING';
   entry record;
   back text;
   rule jsonb;
@@ -241,7 +241,7 @@ IF to_regclass('jobs') IS NULL THEN
 	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
 	CONSTRAINT pk_jobs PRIMARY KEY (id)
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'jobs', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'jobs', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -330,7 +330,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.job_results';
   the_name CONSTANT text := 'job_results';
   forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING';
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING';
   entry record;
   back text;
   rule jsonb;
@@ -391,10 +391,10 @@ IF to_regclass('job_results') IS NULL THEN
   EXECUTE $ddl$CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'job_results', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'job_results', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -444,7 +444,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.worker_heartbeats';
   the_name CONSTANT text := 'worker_heartbeats';
   forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING';
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING';
   entry record;
   back text;
   rule jsonb;
@@ -499,7 +499,7 @@ IF to_regclass('worker_heartbeats') IS NULL THEN
 	CONSTRAINT fk_worker_heartbeats_job FOREIGN KEY(current_job_id) REFERENCES jobs (id) ON DELETE SET NULL, 
 	CONSTRAINT ck_worker_heartbeats_status CHECK (status IN ('starting', 'idle', 'running', 'paused', 'error'))
 )$ddl$, '{type of jobs.id}', (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = 'id'));
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'worker_heartbeats', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'worker_heartbeats', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -549,7 +549,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.queue_history';
   the_name CONSTANT text := 'queue_history';
   forget CONSTANT boolean := true;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING';
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING';
   entry record;
   back text;
   rule jsonb;
@@ -604,10 +604,10 @@ IF to_regclass('queue_history') IS NULL THEN
   EXECUTE $ddl$CREATE INDEX idx_queue_history_job_id ON queue_history (job_id)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_queue_history_event ON queue_history (event)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_queue_history_created_at ON queue_history (created_at)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'queue_history', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'queue_history', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -618,13 +618,13 @@ IF to_regclass('stale_workers') IS NULL THEN
        CAST(EXTRACT(EPOCH FROM (now() - last_heartbeat)) AS bigint) AS seconds_since
   FROM worker_heartbeats
  WHERE last_heartbeat < now() - INTERVAL '2 minutes'$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('view', 'stale_workers', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('view', 'stale_workers', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'view' AND name = 'stale_workers') THEN
   EXECUTE $ddl$COMMENT ON VIEW stale_workers IS 'Workers of any status that have been silent for more than two minutes; one that is gone for good leaves it when its row in worker_heartbeats is deleted'$ddl$;
 END IF;
 END $pipestate$;
@@ -645,7 +645,7 @@ IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', 
 END IF;
 END $pipestate$;
 
-INSERT INTO pipestate_object (kind, name, revision) SELECT 'column', 'job_results.' || wanted, '0005' FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
+INSERT INTO pipestate.object (kind, name, revision) SELECT 'column', 'job_results.' || wanted, '0005' FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -1046,7 +1046,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c') THEN
   EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT fk_job_results_job FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'job_results.fk_job_results_job', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'job_results.fk_job_results_job', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1132,7 +1132,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status') THEN
   EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT ck_job_results_status CHECK (status IN ('submitting', 'submitted', 'failed', 'skipped')) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'job_results.ck_job_results_status', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'job_results.ck_job_results_status', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1175,7 +1175,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('uix_job_results_idempotency_key') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1216,7 +1216,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_job_results_job_created') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1257,7 +1257,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_job_results_status_created') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1298,7 +1298,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_queue_history_job_id') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1339,7 +1339,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_queue_history_event') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1380,7 +1380,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_queue_history_created_at') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 

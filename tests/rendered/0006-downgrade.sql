@@ -523,7 +523,7 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.site_progress';
   the_name CONSTANT text := 'site_progress';
   forget CONSTANT boolean := false;
-  remember CONSTANT text := 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0006'') ON CONFLICT DO NOTHING';
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0006'') ON CONFLICT DO NOTHING';
   entry record;
   back text;
   rule jsonb;

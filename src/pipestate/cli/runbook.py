@@ -1,5 +1,6 @@
 """`runbook lint` and `runbook show`: without a database."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,12 @@ from pipestate.cli.options import Config, project_ini
 from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError
 from pipestate.plural import many
-from pipestate.runbook.find import find_runbooks, runbook_files
-from pipestate.runbook.lint import lint as lint_file
+
+
+class Dialect(StrEnum):
+    POSTGRESQL = "postgresql"
+    SQLITE = "sqlite"
+
 
 app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
 
@@ -24,31 +29,57 @@ def lint(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Check runbooks: file:line, what is wrong, how to mend it. Exit code 2 when something is.
+    """Check runbooks: file:line, what is wrong, how to fix it. Exit code 2 when something is.
 
-    Example: pipestate runbook lint runbooks/sites-consolidation.md
+    Example: pipestate runbook lint runbooks/orders.md
     """
-    files = paths or runbook_files(project_ini(config))
+    from pipestate.runbook.files import page_of
+    from pipestate.runbook.lint import lint as lint_file
+
+    files = paths or _every_file(project_ini(config))
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
-    findings = [finding for path in files for finding in lint_file(path)]
+    # A page comes with its variants, so that either of the two names both.
+    pages = list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in files))
+    findings = [finding for path in pages for finding in lint_file(path)]
     for finding in findings:
         say(str(finding))
-    say(f"{many(len(files), 'runbook')}, {many(len(findings), 'finding')}", err=True)
+    say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
+
+
+def _every_file(ini: Path) -> list[Path]:
+    from pipestate.runbook.files import without_page
+    from pipestate.runbook.find import runbook_directory, runbook_files
+
+    return [*runbook_files(ini), *without_page(runbook_directory(ini))]
 
 
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="A name or a path.", autocompletion=complete.runbook)],
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", help="Its criteria and SQL, to paste.", show_default=False),
+    ] = None,
+    dialect: Annotated[
+        Dialect, typer.Option("--dialect", help="With --phase: for which engine.")
+    ] = Dialect.POSTGRESQL,
     config: Config = None,
 ) -> None:
-    """Show a runbook as it is read.
+    """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
 
-    Example: pipestate runbook show sites-consolidation
+    Example: pipestate runbook show orders
     """
     from rich.markdown import Markdown
 
+    from pipestate.runbook.find import find_runbooks
+
     (runbook,) = find_runbooks([name], project_ini(config))
+    if phase is not None:
+        from pipestate.render.phase import as_sql
+
+        print(as_sql(runbook, phase, dialect))
+        return
     screen = console()
     screen.print(Markdown(runbook.text.split("---\n", 2)[-1]) if screen.is_terminal else runbook.text)

@@ -13,6 +13,7 @@ from pipestate.ddl.definitions import Index, KeyOf, Shape, table_of
 from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.going import DerivedRows, GoingColumns, GoingTable
+from pipestate.ddl.mark import require_mark
 from pipestate.ddl.postgresql.batches import BATCH_SIZE
 from pipestate.ddl.postgresql.locks import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 
@@ -39,9 +40,13 @@ __all__ = [
     "drop_index",
     "drop_table",
     "drop_view",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
     "refuse_state",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "replace_comment",
     "require_not_null",
     "restore_columns",
@@ -219,6 +224,7 @@ def archive_table(table: str) -> None:
     Its outgoing foreign keys are dropped and written down: an archived one would still hold back
     deletes. What points at the table, or reads it, is refused: it would follow into the archive.
     """
+    require_mark(f"archive_table({table!r})")
     engine().archive_table(GoingTable(table))
 
 
@@ -255,6 +261,7 @@ def archive_columns(
 
 def drop_archived_columns(table: str, columns: Sequence[str], *, revision: str = "") -> None:
     """Drop columns that were copied aside, and write down what hung on them. The caller holds the lock."""
+    require_mark(f"drop_archived_columns({table!r}, ...)")
     engine().drop_archived_columns(GoingColumns(table, tuple(columns), revision=revision))
 
 
@@ -286,3 +293,29 @@ def restore_columns(
 def drop_archive_if_empty() -> None:
     """Leave no empty archive behind at the end of `downgrade base`."""
     engine().drop_archive_if_empty()
+
+
+# --- The ledger ------------------------------------------------------------------------------------
+
+
+def install_ledger() -> None:
+    """Create the ledger where it is missing, add what an older one lacks; repeated, it does nothing."""
+    engine().install_ledger()
+
+
+def install_objects() -> None:
+    """Create the part that a chain with a registry needs from its first revision on."""
+    engine().install_objects()
+
+
+def remove_ledger() -> None:
+    """Drop a ledger that holds no row; leave one that does, and say so.
+
+    A chain with a registry keeps that until `remove_objects`.
+    """
+    engine().remove_ledger()
+
+
+def remove_objects() -> None:
+    """Drop the registry, and the schema where nothing else is in it."""
+    engine().remove_objects()

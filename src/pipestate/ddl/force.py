@@ -4,6 +4,8 @@ from alembic import op
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
+from pipestate.ledger.actor import who
+from pipestate.ledger.record import script_insert
 
 
 def force_reason() -> str | None:
@@ -16,28 +18,25 @@ def force_reason() -> str | None:
     return reason
 
 
-def force_statement(*, runbook: str, phase: str) -> str | None:
-    """Write the statement that records a force, harmless where there is no ledger; None where nothing is forced."""
+def force_statement(said: str = "", *, runbook: str = "", phase: str = "") -> str | None:
+    """Write the statement that records a force, harmless where there is no ledger; None where nothing is forced.
+
+    `said` stands before the reason: what was forced outside of a gate.
+    """
     reason = force_reason()
     if reason is None:
         return None
-    line = entry(reason, runbook=runbook, phase=phase)
-    there = f"IF {sql.regclass('pipestate_run')} IS NOT NULL THEN {line}; END IF;"
-    return f"DO {sql.dollar(f'BEGIN {there} END', 'force')}"
+    values = {
+        "event": "'force'",
+        "actor": _actor(),
+        "revision": sql.literal(sql.current_revision()),
+        "reason": sql.literal(f"{said}: {reason}" if said else reason),
+    }
+    if runbook:
+        values |= {"runbook": sql.literal(runbook), "phase": sql.literal(phase), "gate": "'closed'"}
+    return f"DO {sql.dollar(f'BEGIN{chr(10)}{script_insert(values)}{chr(10)}END', 'force')}"
 
 
-def closed(message: str, values: dict[str, str], *, runbook: str, phase: str, sha256: str = "") -> str:
-    """Write PL/pgSQL: an exception, or an entry in the ledger."""
-    reason = force_reason()
-    if reason is None:
-        return sql.refusal(message, values)
-    return f"{entry(reason, runbook=runbook, phase=phase, sha256=sha256)};"
-
-
-def entry(reason: str, *, runbook: str, phase: str, sha256: str = "", actor: str = "CURRENT_USER") -> str:
-    """Write the ledger's line on what was forced."""
-    values = sql.literals(("force", runbook, phase, "closed", sha256, reason, sql.current_revision()))
-    return (
-        "INSERT INTO pipestate_run (actor, event, runbook, phase, gate, runbook_sha256, reason, revision) "
-        f"VALUES ({actor}, {values})"
-    )
+def _actor() -> str:
+    """Online, the person who typed the command; in a script, the role that will run it."""
+    return "current_user" if sql.is_offline() else sql.literal(who())

@@ -14,7 +14,8 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.ddl.failure import OWN_SQLSTATE, MigrationError, first_sentence, sqlstate
+from pipestate.ddl.failure import MigrationError, first_sentence, sqlstate
+from pipestate.errors import OWN_SQLSTATE
 
 log = logging.getLogger("pipestate")
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -105,6 +106,15 @@ def emit(statement: str) -> None:
         if sqlstate(error) != OWN_SQLSTATE:
             raise
         raise MigrationError(first_sentence(str(error.orig))) from error
+
+
+def write_plain(text: str) -> None:
+    """Write a line of a script that is no statement, or that has a condition of its own.
+
+    Statements go through Alembic's `static_output`, which a gate replaces so that each asks for its mark.
+    """
+    impl = op.get_context().impl
+    getattr(impl, "pipestate_plain_output", impl.static_output)(text)
 
 
 def do(body: str, declare: str = "", *, why: str = "") -> None:
@@ -228,7 +238,7 @@ def execute_each(query: str) -> None:
         ready = (
             f"\n  AND current_setting('pipestate.part', true) = {literal(_mark())}" if in_autocommit() else ""
         )
-        op.get_context().impl.static_output(f"{query}{ready} \\gexec")
+        write_plain(f"{query}{ready} \\gexec")
         return
     rows = op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True})
     for (statement,) in rows.all():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipestate.config import project_root
 from pipestate.errors import ConfigError
+from pipestate.runbook.files import is_beside
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Runbook
 
@@ -17,7 +18,7 @@ def runbook_directory(ini: Path) -> Path:
 
 
 def runbook_files(ini: Path) -> list[Path]:
-    return sorted(runbook_directory(ini).glob("*.md"))
+    return sorted(path for path in runbook_directory(ini).glob("*.md") if not is_beside(path))
 
 
 def find_runbooks(names: Sequence[str], ini: Path) -> list[Runbook]:

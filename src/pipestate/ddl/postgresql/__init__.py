@@ -29,6 +29,7 @@ from pipestate.ddl.postgresql.columns_archive import (
 from pipestate.ddl.postgresql.columns_return import empty_copy, restore_columns
 from pipestate.ddl.postgresql.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.postgresql.indexes import create_index, drop_index
+from pipestate.ddl.postgresql.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.postgresql.tables import (
     create_table,
@@ -59,6 +60,8 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "install_ledger",
+    "install_objects",
     "keep_baseline",
     "lock_tables",
     "note_absence",
@@ -67,6 +70,8 @@ __all__ = [
     "refuse_unfit_columns",
     "refuse_unfit_table",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "replace_comment",
     "require_archived",
     "require_not_null",

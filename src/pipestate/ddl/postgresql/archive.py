@@ -142,7 +142,7 @@ def require_archived(going: GoingTable | GoingColumns) -> None:
         "the_name": going.table,
         "the_revision": _entry(going)[2],
         "the_aside": names.aside(going.table) if isinstance(going, GoingTable) else names.copy(going),
-        "force_record": force_statement(runbook="downgrade", phase=going.table),
+        "force_record": force_statement(f"downgrade without the archive of {going.described}"),
     }
     run_block("require_archived", constants, why=f"the archive of {going.described} must be there")
 

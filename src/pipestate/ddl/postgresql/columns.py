@@ -61,7 +61,7 @@ def drop_columns(table: str, columns: Sequence[str]) -> None:
     )
     if objects.kept():
         ours += (
-            " WHERE EXISTS (SELECT FROM pipestate_object "
+            f" WHERE EXISTS (SELECT FROM {objects.registry()} "
             f"WHERE kind = 'column' AND name = {sql.literal(table + '.')} || c)"
         )
     lock_tables(table)

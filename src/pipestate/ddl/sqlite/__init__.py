@@ -31,6 +31,7 @@ from pipestate.ddl.sqlite.columns_archive import (
 )
 from pipestate.ddl.sqlite.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.sqlite.indexes import create_index, drop_index
+from pipestate.ddl.sqlite.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.sqlite.locks import lock_tables
 from pipestate.ddl.sqlite.tables import (
     create_table,
@@ -61,6 +62,8 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "install_ledger",
+    "install_objects",
     "keep_baseline",
     "lock_tables",
     "note_absence",
@@ -69,6 +72,8 @@ __all__ = [
     "refuse_unfit_columns",
     "refuse_unfit_table",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "replace_comment",
     "require_archived",
     "require_not_null",

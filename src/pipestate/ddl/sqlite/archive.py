@@ -9,10 +9,11 @@ from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.force import entry, force_reason
+from pipestate.ddl.force import force_reason
 from pipestate.ddl.going import GoingColumns, GoingTable
 from pipestate.ddl.sqlite import look
-from pipestate.ledger.record import who
+from pipestate.ledger.record import record_event
+from pipestate.ledger.state import has_ledger
 
 PREFIX = "pipestate_archive_"
 MANIFEST = f"{PREFIX}manifest"
@@ -59,7 +60,8 @@ def archive_table(going: GoingTable, *, when: str = "true") -> None:
         raise MigrationError(
             f"{aside_of(going)} exists already, from an earlier archive: look at it, drop it, then run the same again"
         )
-    record(going, {"ours": objects.is_ours_on_sqlite("table", going.table)})
+    baseline = sql.name(_baseline(going)) if look.has_table(_baseline(going)) else None
+    record(going, {"ours": objects.is_ours_on_sqlite("table", going.table), "baseline": baseline})
     sql.emit(f"ALTER TABLE {sql.name(going.table)} RENAME TO {sql.name(aside_of(going))}")
 
 
@@ -135,8 +137,9 @@ def require_archived(going: GoingTable | GoingColumns) -> None:
             f"the archive of {going.described} is gone (purged?), so this downgrade cannot bring it back. To go on "
             "without it, with what can be derived: alembic -x force='reason' downgrade ..."
         )
-    if look.has_table("pipestate_run"):
-        sql.emit(entry(reason, runbook="downgrade", phase=going.table, actor=sql.literal(who())))
+    if has_ledger(op.get_bind()):
+        said = f"downgrade without the archive of {going.described}: {reason}"
+        record_event(op.get_bind(), "force", revision=sql.current_revision(), reason=said)
 
 
 def forget_archived(going: GoingTable | GoingColumns) -> None:
@@ -167,7 +170,7 @@ def record(going: GoingTable | GoingColumns, definition: Mapping[str, Any]) -> N
         "archived_at TIMESTAMP DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL, definition JSON NOT NULL, "
         f"CONSTRAINT pk_{MANIFEST} PRIMARY KEY (kind, name, revision))"
     )
-    aside = "NULL" if "absent" in definition else sql.literal(aside_of(going))
+    aside = "NULL" if "absent" in definition else sql.literal(sql.name(aside_of(going)))
     values = sql.literals((*_entry(going), json.dumps(definition)))
     sql.emit(
         f"INSERT OR REPLACE INTO {MANIFEST} (kind, name, revision, definition, aside) VALUES ({values}, {aside})"
