@@ -451,19 +451,19 @@ CLEANUP = (
     Break(
         "cleanup/archive-complete",
         "the archived values were dropped without a purge",
-        ("DROP TABLE pipestate_archive.sites_columns",),
+        ("DROP TABLE pipestate_archive.sites_columns_0007",),
         only="postgresql",
     ),
     Break(
         "cleanup/archive-complete",
         "an archived column was dropped",
-        ("ALTER TABLE pipestate_archive.sites_columns DROP COLUMN last_deployed",),
+        ("ALTER TABLE pipestate_archive.sites_columns_0007 DROP COLUMN last_deployed",),
         only="postgresql",
     ),
     Break(
         "cleanup/archive-complete",
         "the archived values were emptied",
-        ("TRUNCATE pipestate_archive.sites_columns",),
+        ("TRUNCATE pipestate_archive.sites_columns_0007",),
         only="postgresql",
     ),
     Break(
@@ -481,13 +481,13 @@ CLEANUP = (
     Break(
         "cleanup/archive-complete",
         "the archived values were dropped without a purge",
-        ("DROP TABLE pipestate_archive_sites_columns",),
+        ("DROP TABLE pipestate_archive_sites_columns_0007",),
         only="sqlite",
     ),
     Break(
         "cleanup/archive-complete",
         "an archived column was dropped",
-        ("ALTER TABLE pipestate_archive_sites_columns DROP COLUMN last_deployed",),
+        ("ALTER TABLE pipestate_archive_sites_columns_0007 DROP COLUMN last_deployed",),
         only="sqlite",
     ),
     Break(

@@ -50,9 +50,8 @@ def lock_tables(
     A lower deadlock_timeout, where the role may set it, makes PostgreSQL cancel an autovacuum that is
     in the way; it does so only for those who wait longer than that.
     """
-    wanted = "VALUES " + ", ".join(f"({sql.literal(sql.name(table))})" for table in tables)
-    if also is not None:
-        wanted += f" UNION {also}"
+    named = "VALUES " + ", ".join(f"({sql.literal(sql.name(table))})" for table in tables)
+    wanted = " UNION ".join(query for query in (named if tables else None, also) if query)
     gave_up = sql.refusal(
         "could not lock {t} within {s} s: {b}; end that transaction or wait for it, then run the same again",
         {"t": "targets", "s": f"'{patience_s:g}'", "b": "coalesce(holders, 'the holder is gone')"},
@@ -92,7 +91,7 @@ def lock_tables(
     pause := least(pause * 2, 2);
   END LOOP;""",
         declare,
-        why=f"lock {', '.join(tables)} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
+        why=f"lock {', '.join(tables) or 'them'} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
     )
 
 
