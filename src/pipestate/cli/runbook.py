@@ -20,7 +20,7 @@ app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=T
 def lint(
     named: Named,
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(metavar="[PATH]...", help="Files; else all of the project.", show_default=False),
     ] = None,
 ) -> None:
@@ -32,7 +32,7 @@ def lint(
     from pipestate.runbook.find import runbook_files
 
     project = project_if_any(named) if paths else find_project(named)
-    files = paths or (runbook_files(project.runbooks) if project else [])
+    files = [Path(path) for path in paths or []] or (runbook_files(project.runbooks) if project else [])
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
     findings = lint(files, project)
