@@ -5,8 +5,10 @@ from bed import Database
 from pipestate.db import reader
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
-from pipestate.verify.expect import Judgement, Row, judge
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, query
+from pipestate.verify.expect import Judgement, judge
+from pipestate.verify.read import read
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, EVIDENCE_ROWS
+from pipestate.verify.values import Row
 from pipestate.verify.verdict import Outcome
 
 
@@ -17,8 +19,7 @@ def shipped(name: str) -> Runbook:
 def outcome(database: Database, check: Check) -> Judgement:
     """What became of one check, in the variant that it was given."""
     with reader(database.url) as connection:
-        columns, rows = query(connection, check.sql, DEFAULT_TIMEOUT_S)
-    return judge(check.require, columns, rows)
+        return judge(check.require, read(connection, check.sql, DEFAULT_TIMEOUT_S, most=EVIDENCE_ROWS))
 
 
 def outcomes(database: Database, runbook: Runbook) -> dict[str, Outcome]:
@@ -49,7 +50,7 @@ def evidence(database: Database, check: Check) -> list[Row]:
     explained = check.evidence_for(dialect(database))
     assert explained is not None, f"{check.id} shows nothing on {dialect(database)} when it fails"
     with reader(database.url) as connection:
-        return query(connection, explained.sql, DEFAULT_TIMEOUT_S)[1]
+        return list(read(connection, explained.sql, DEFAULT_TIMEOUT_S, most=EVIDENCE_ROWS).rows)
 
 
 def applies(scope: Phase | Check | SignOff | View, revision: str | None) -> bool:

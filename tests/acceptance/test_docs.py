@@ -17,10 +17,11 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
-from pipestate.ddl.locks import one_migration_at_a_time
+from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.render.machine import SCHEMA
 from pipestate.runbook.directives import has_directives
+from pipestate.runbook.files import is_beside, page_of
 from pipestate.runbook.lint import findings
 
 EXAMPLES = [example for page in PAGES for example in examples(page)]
@@ -39,6 +40,13 @@ def python(text: str) -> None:
 
 def runbook(text: str) -> None:
     assert findings(text, "sample.md") == []
+
+
+def beside_its_page(example: Example) -> None:
+    """Variants are linted with the page that they stand beside."""
+    name = str(page_of(str(example.file)))
+    (page,) = [each for each in EXAMPLES if (each.page, each.file) == (example.page, name)]
+    assert findings(page.text, str(page.file), example.text) == []
 
 
 def crontab(text: str) -> None:
@@ -135,7 +143,9 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: f"{each.page}:{each.line}")
 def test_every_example_is_run_parsed_or_known_to_be_neither(example: Example) -> None:
-    if example.language in CHECKS:
+    if example.file is not None and is_beside(example.file):
+        beside_its_page(example)
+    elif example.language in CHECKS:
         CHECKS[example.language](example.text)
         if example.language == "python" and example.file is None:
             exec(example.text, {})

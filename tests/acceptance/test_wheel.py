@@ -97,6 +97,11 @@ def test_what_the_readme_says_of_the_wheel(installed: Installed, pg_legacy: Chai
         installed.must("set -e\n" + "".join(lines), DATABASE_URL=database.text)
 
 
+def test_the_variants_for_sqlite_come_along(installed: Installed) -> None:
+    said = installed.must("pipestate runbook show sites-consolidation --phase expand --dialect sqlite")
+    assert "shipped/runbooks/sites-consolidation.sqlite.md:" in said
+
+
 def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_legacy: Chain) -> None:
     pg_legacy.upgrade("0005")
     said = installed.must(

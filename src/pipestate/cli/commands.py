@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from pipestate.cli.output import say
 from pipestate.cli.ready import pass_ready_values, ready
 from pipestate.errors import ConfigError, PipestateError
+from pipestate.interrupt import telling
 
 if TYPE_CHECKING:
     from pipestate.plugins import Plugin
@@ -23,6 +24,7 @@ OWN = {
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",
+    "ledger": "pipestate.cli.ledger:app",
     "runbook": "pipestate.cli.runbook:app",
     "purge": "pipestate.cli.purge:purge",
 }
@@ -33,6 +35,11 @@ class Commands(TyperGroup):
 
     Entry points are read for `--help`, and for names that the tool does not know itself.
     """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C is told in one sentence, and is not an answer of the command."""
+        with telling(lambda: "the command ended before it was done"):
+            return super().invoke(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a command; None where no command has that name, PipestateError where it is broken."""

@@ -27,4 +27,11 @@ runbook = _names(lambda book: [book.name])
 phase = _names(
     lambda book: [name for phase in book.phases for name in (phase.name, f"{book.name}/{phase.name}")]
 )
-signoff = _names(lambda book: [check.id for phase in book.phases for check in phase.signoffs])
+signoff = _names(
+    lambda book: [
+        name
+        for phase in book.phases
+        for check in phase.signoffs
+        for name in (check.id, f"{phase.name}/{check.id}", f"{book.name}/{phase.name}/{check.id}")
+    ]
+)

@@ -1,6 +1,7 @@
-"""`attest`, `observe`, `history`: what people and probes write down, and what is written."""
+"""`attest`, `observe`, `history`, `ledger`: what people and probes write down, and where."""
 
 import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +14,19 @@ from pipestate.errors import ConfigError
 if TYPE_CHECKING:
     from pipestate.ledger.probes import Probed
 
+app = typer.Typer(help="Install the ledger, and keep it small.", no_args_is_help=True)
+
 
 @project_options
 def attest(
     to: Target,
     name: Annotated[
         str,
-        typer.Argument(help="The sign-off's name, as the runbook has it.", autocompletion=complete.signoff),
+        typer.Argument(
+            metavar="[[RUNBOOK/]PHASE/]ID",
+            help="The sign-off, as the runbook names it.",
+            autocompletion=complete.signoff,
+        ),
     ],
     by: Annotated[str, typer.Option("--by", metavar="WHO", help="Whose word it is.")],
     note: Annotated[
@@ -32,18 +39,15 @@ def attest(
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
     from pipestate import db
-    from pipestate.ledger import record as book
+    from pipestate.ledger.attestations import attest as write
+    from pipestate.ledger.attestations import find_signoff
     from pipestate.runbook.find import every_runbook
-    from pipestate.runbook.model import is_id
 
-    books = every_runbook(to.project.runbooks)
-    known = {check.id for runbook in books for phase in runbook.phases for check in phase.signoffs}
-    if not is_id(name) or name not in known:
-        there = f"there are {', '.join(sorted(known))}" if known else "none here has a sign-off"
-        raise ConfigError(f"no runbook asks for {name}; {there}")
+    position = to.position()
+    asked = find_signoff(name, every_runbook(to.project.runbooks), position)
     with db.writer(to.url) as connection:
-        book.attest(connection, name, by=by, note=note, revision=to.locate(connection).current)
-    say(f"{name} signed off by {by}", err=True)
+        write(connection, asked, by=by, note=note, revision=position.current)
+    say(f"{asked.address} signed off by {by}", err=True)
 
 
 @project_options
@@ -69,7 +73,7 @@ def observe(
     Example: pipestate observe --set open_tickets=12
     """
     from pipestate import db
-    from pipestate.ledger import record as book
+    from pipestate.ledger import observations as book
     from pipestate.ledger.probes import Probed, run_probes
 
     if redis_url:
@@ -89,22 +93,88 @@ def observe(
 def history(
     to: Target,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many entries.")] = 20,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="7d, 12h, or 2026-01-20.", show_default=False),
+    ] = None,
+    runbook: Annotated[
+        str | None,
+        typer.Option(
+            "--runbook",
+            metavar="NAME",
+            help="Only what belongs to this runbook.",
+            show_default=False,
+            autocompletion=complete.runbook,
+        ),
+    ] = None,
+    event: Annotated[
+        list[str] | None,
+        typer.Option("--event", metavar="KIND", help="Only these: verify, gate, sign-off, …; repeatable."),
+    ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show the ledger, newest first.
+    """The ledger, newest first.
 
-    Example: pipestate history --limit 5
+    Example: pipestate history --since 7d --event sign-off
     """
     from pipestate import db
-    from pipestate.ledger.record import history
-    from pipestate.render.history import history_as_data, print_history
+    from pipestate.ledger.ages import parse_since
+    from pipestate.ledger.history import Wanted
+    from pipestate.ledger.history import history as read
+    from pipestate.plugins import histories
+    from pipestate.render.history import as_data, as_table
 
+    after = parse_since(since, now=datetime.now(UTC)) if since else None
+    wanted = Wanted(limit, after, runbook, frozenset(event or ()))
     with db.reader(to.url) as connection:
-        entries = history(connection, limit=limit)
+        entries = read(connection, wanted, others=[each.load() for each in histories().values()])
     if json_:
-        print_json(history_as_data(entries))
+        print_json(as_data(entries))
     else:
-        print_history(entries, console())
+        console().print(as_table(entries) if entries else "The ledger has no such entry.")
+
+
+@app.command()
+@project_options
+def install(to: Target) -> None:
+    """Create the ledger in this database, or bring an older one up to date. Nothing else is created.
+
+    Example: pipestate ledger install
+    """
+    from pipestate import db
+    from pipestate.ledger.install import install as create
+
+    with db.writer(to.url) as connection:
+        create(connection)
+    say("the ledger is installed", err=True)
+
+
+@app.command()
+@project_options
+def prune(
+    to: Target,
+    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="1y, 26w or 90d.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete old records, sign-offs and observations; never what a gate rests on, or what a migration wrote.
+
+    Example: pipestate ledger prune --older-than 1y
+    """
+    from pipestate import db
+    from pipestate.ledger import prune as library
+    from pipestate.ledger.ages import parse_age
+
+    age = parse_age(older_than, units="ywd")
+    with db.writer(to.url) as connection:
+        found = library.find_old(connection, age)
+        for old in found:
+            say(f"{old.table}: {old.rows} rows")
+        if not any(old.rows for old in found):
+            say(f"nothing in the ledger that could go is older than {older_than}", err=True)
+            return
+        if not yes:
+            typer.confirm("Delete this for good?", abort=True, err=True)
+        say(f"deleted {library.prune(connection, age)} rows", err=True)
 
 
 def refuse_nothing(probed: "list[Probed]") -> None:

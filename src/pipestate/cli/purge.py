@@ -20,9 +20,10 @@ def purge(
     """
     from pipestate import db
     from pipestate.ddl import purge as archive
+    from pipestate.ledger.ages import parse_age
     from pipestate.render.archive import archived_as_lines
 
-    age = archive.parse_age(older_than)
+    age = parse_age(older_than)
     with db.writer(to.url) as connection:
         revision = to.locate(connection).current
         things = archive.find(connection, age)

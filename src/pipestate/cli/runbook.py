@@ -1,5 +1,6 @@
 """`runbook lint` and `runbook show`: without a database."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,12 @@ from pipestate.cli.options import project_options
 from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError, PipestateError
 from pipestate.plural import many
+
+
+class Dialect(StrEnum):
+    POSTGRESQL = "postgresql"
+    SQLITE = "sqlite"
+
 
 app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
 
@@ -28,18 +35,25 @@ def lint(
 
     Example: pipestate runbook lint runbooks/orders.md
     """
-    from pipestate.chain.lint import lint
-    from pipestate.runbook.find import runbook_files
+    from pipestate.chain.lint import lint, pages_of
 
     project = project_if_any(named) if paths else find_project(named)
-    files = [Path(path) for path in paths or []] or (runbook_files(project.runbooks) if project else [])
+    files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
-    findings = lint(files, project)
+    pages = pages_of(files)
+    findings = lint(pages, project)
     for finding in findings:
         say(str(finding))
-    say(f"{many(len(files), 'runbook')}, {many(len(findings), 'finding')}", err=True)
+    say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
+
+
+def _every_file(project: Project) -> list[Path]:
+    from pipestate.runbook.files import without_page
+    from pipestate.runbook.find import runbook_files
+
+    return [*runbook_files(project.runbooks), *without_page(project.runbooks)]
 
 
 @app.command()
@@ -49,16 +63,27 @@ def show(
     name: Annotated[
         str, typer.Argument(help="A name, or the path of a .md file.", autocompletion=complete.runbook)
     ],
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", help="Its criteria and SQL, to paste.", show_default=False),
+    ] = None,
+    dialect: Annotated[
+        Dialect, typer.Option("--dialect", help="With --phase: for which engine.")
+    ] = Dialect.POSTGRESQL,
 ) -> None:
-    """Show a runbook as it is read.
+    """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
 
     Example: pipestate runbook show orders
     """
+    from pipestate.render.phase import as_sql
     from pipestate.render.runbook import print_runbook
     from pipestate.runbook.find import find_runbooks
 
     (runbook,) = find_runbooks([name], project.runbooks)
-    print_runbook(runbook, console())
+    if phase is None:
+        print_runbook(runbook, console())
+    else:
+        print(as_sql(runbook, phase, dialect))
 
 
 def project_if_any(named: Named) -> Project | None:

@@ -120,10 +120,10 @@ def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: flo
 def write_down(to: Target, report: "Report") -> None:
     """Record the run in the ledger."""
     from pipestate import db
-    from pipestate.ledger.record import record_run
+    from pipestate.ledger.record import record_report
 
     with db.writer(to.url) as connection:
-        record_run(connection, report)
+        record_report(connection, report, event="verify")
 
 
 def upgrade_ungated(to: Target) -> None:

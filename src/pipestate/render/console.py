@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipestate.chain.calls import Calls
-from pipestate.render.text import clean, closing_line
+from pipestate.render.text import clean, closing_line, more_rows
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport
 from pipestate.verify.values import Json
 from pipestate.verify.verdict import Outcome, Verdict
@@ -59,7 +59,9 @@ def _phase(runbook: RunbookReport, phase: PhaseReport, width: int) -> Renderable
     for verdict in phase.checks:
         parts.append(_row(verdict, narrow=width < NARROW))
         if verdict.evidence:
-            table = evidence_table(verdict.evidence, width - 4, most=EVIDENCE_ROWS)
+            table = evidence_table(
+                verdict.evidence, width - 4, most=EVIDENCE_ROWS, total=verdict.evidence_rows
+            )
             parts.append(Padding(table, (0, 0, 0, 4)))
     return Group(*parts)
 
@@ -92,9 +94,12 @@ def _said(verdict: Verdict) -> Text:
 
 
 def evidence_table(
-    rows: Sequence[Mapping[str, Json]], width: int, *, most: int | None = None
+    rows: Sequence[Mapping[str, Json]], width: int, *, most: int | None = None, total: int = 0
 ) -> RenderableType:
-    """The rows of a query: columns that hold something, as many as fit, each in one line."""
+    """The rows of a query: columns that hold something, as many as fit, each in one line.
+
+    `total` is how many rows there are, where `rows` are only the first of them.
+    """
     shown = rows[:most]
     columns = [name for name in (rows[0] if rows else ()) if any(row.get(name) is not None for row in shown)]
     fitting = fit([(name, [_value(row.get(name)).plain for row in shown]) for name in columns], width)
@@ -103,9 +108,14 @@ def evidence_table(
         table.add_column(clean(column), no_wrap=True, overflow="ellipsis")
     for row in shown:
         table.add_row(*(_value(row.get(column)) for column in fitting))
-    if len(shown) == len(rows):
-        return table
-    return Group(table, Text(f"and {len(rows) - len(shown)} more: --json shows them", "dim"))
+    hint = f"; --json shows the first {len(rows)}" if len(rows) < total else ": --json shows them"
+    return Group(
+        table,
+        *(
+            Text(f"{more}{hint if len(shown) < len(rows) else ''}", "dim")
+            for more in more_rows(max(total, len(rows)), len(shown))
+        ),
+    )
 
 
 def fit(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:

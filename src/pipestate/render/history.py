@@ -1,24 +1,45 @@
-"""The history on the terminal and as data."""
+"""The lines of `pipestate history`, as a table and as JSON."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
-from pipestate.ledger.record import Entry
+from pipestate.ledger.history import Entry
 from pipestate.render.machine import instant
+from pipestate.safe import plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
-def print_history(entries: Sequence[Entry], console: Console) -> None:
-    table = Table("when", "what", "", "who", "at", box=None, header_style="dim", pad_edge=False)
-    for entry in entries:
-        table.add_row(instant(entry.at), entry.kind, entry.what, entry.who, entry.revision or "base")
-    console.print(table if entries else "The ledger is empty.")
-
-
-def history_as_data(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def as_data(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The lines as JSON has them."""
     return [
-        {"at": instant(e.at), "kind": e.kind, "who": e.who, "what": e.what, "revision": e.revision}
-        for e in entries
+        {
+            "at": instant(entry.at),
+            "kind": entry.kind,
+            "who": entry.who,
+            "what": entry.what,
+            "revision": entry.revision,
+        }
+        for entry in entries
     ]
+
+
+def as_table(entries: Sequence[Entry]) -> "Table":
+    """The lines as a table; what people wrote is shown as it is, not as markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("when", "what", "", "who", "at"):
+        table.add_column(name, overflow="fold", no_wrap=name == "when")
+    for entry in entries:
+        cells = (
+            instant(entry.at.replace(microsecond=0)),
+            entry.kind,
+            entry.what,
+            entry.who,
+            entry.revision or "base",
+        )
+        table.add_row(*(Text(plain(cell)) for cell in cells))
+    return table

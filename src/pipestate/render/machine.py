@@ -87,6 +87,8 @@ def _check(verdict: Verdict) -> dict[str, Any]:
         "observed": dict(verdict.observed),
         "message": verdict.message,
         "source": verdict.source,
+        "block": verdict.block,
         "duration_ms": verdict.duration_ms,
         "evidence": [dict(row) for row in verdict.evidence],
+        "evidence_rows": verdict.evidence_rows,
     }

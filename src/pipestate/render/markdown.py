@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pipestate.chain.calls import Calls
 from pipestate.render.machine import instant
-from pipestate.render.text import clean, closing_line
+from pipestate.render.text import clean, closing_line, more_rows
 from pipestate.verify.report import PhaseReport, Report, RunbookReport
 from pipestate.verify.verdict import Verdict
 
@@ -40,6 +40,8 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
     yield "|" + "---|" * len(columns)
     for row in verdict.evidence:
         yield "| " + " | ".join(_cell(str(row.get(column))) for column in columns) + " |"
+    for more in more_rows(verdict.evidence_rows, len(verdict.evidence)):
+        yield from ("", more)
 
 
 def _code(text: str) -> str:

@@ -19,8 +19,17 @@ def clean(text: str) -> str:
 
 
 def evidence_lines(verdict: Verdict) -> list[str]:
-    """`name=value` pairs, a row a line."""
-    return [clean(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
+    """`name=value` pairs, a row a line, and how many are not shown."""
+    rows = [clean(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
+    return rows + more_rows(verdict.evidence_rows, len(rows))
+
+
+def more_rows(total: int, shown: int) -> list[str]:
+    """
+    >>> more_rows(1244, 10), more_rows(3, 3)
+    (['and 1,234 more'], [])
+    """
+    return [f"and {total - shown:,} more"] if total > shown else []
 
 
 def closing_line(report: Report, calls: Calls) -> str:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipestate.render.console import evidence_table
-from pipestate.render.text import clean
+from pipestate.render.text import clean, more_rows
 from pipestate.verify.run import Shown
 from pipestate.verify.values import Json
 
@@ -26,6 +26,8 @@ def print_views(views: Sequence[Shown], console: Console) -> None:
         else:
             show = _distribution if is_distribution(view.rows) else evidence_table
             console.print(show(view.rows, console.width))
+            for more in more_rows(view.total, len(view.rows)):
+                console.print(Text(more, "dim"))
 
 
 def views_as_data(views: Sequence[Shown]) -> dict[str, Any]:

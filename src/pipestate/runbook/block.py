@@ -1,16 +1,33 @@
 """A fenced SQL block into a check, an evidence or a view."""
 
-from pipestate.runbook.directives import KINDS, read_directives
+from dataclasses import dataclass
+
+from pipestate.runbook.directives import KINDS, VARIANT_KINDS, read_directives
+from pipestate.runbook.files import beside
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Fence
-from pipestate.runbook.model import DIALECTS, Check, Evidence, Level, View, is_id
+from pipestate.runbook.model import Check, Evidence, Level, View, is_id
 from pipestate.runbook.require import Requirement, RequirementError, parse_requirement
-from pipestate.runbook.statement import without_semicolon
+from pipestate.runbook.statement import tokens, without_semicolon
+from pipestate.runbook.window import FORM as LENGTH
+from pipestate.runbook.window import is_length
 
 LEVELS = tuple(Level)
 
 
-def read_block(fence: Fence, found: Findings) -> Check | Evidence | View | None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose blocks these are: a page's, or, with `page`, its SQLite variants beside it."""
+
+    path: str
+    page: str | None = None
+
+    @property
+    def dialect(self) -> str | None:
+        return "sqlite" if self.page else None
+
+
+def read_block(fence: Fence, place: Place, found: Findings) -> Check | Evidence | View | None:
     """What a SQL fence is; None for prose. Whatever is wrong with it goes to `found`.
 
     A faulty block still gives a value, so that what refers to it is not reported as well.
@@ -22,13 +39,34 @@ def read_block(fence: Fence, found: Findings) -> Check | Evidence | View | None:
     kind = _kind(values, fence.line, found)
     if kind is None:
         return None
-    _check_values(kind, values, fence.line, found)
-    sql = without_semicolon(directives.sql, values.get("dialect"))
+    _report_values(kind, values, fence.line, found)
+    _report_misplaced(kind, values, fence.line, place, found)
+    _report_open_end(directives.sql, place, fence.line, found)
+    sql = without_semicolon(directives.sql, place.dialect)
+    return _made(kind, values, sql, fence.line, place, found)
+
+
+def _made(
+    kind: str, values: dict[str, str], sql: str, line: int, place: Place, found: Findings
+) -> Check | Evidence | View:
+    dialect = place.dialect or ("postgresql" if "dialect" in values else None)
+    block = f"{place.path}:{line}"
     if kind == "explains":
-        return Evidence(values[kind], fence.line, sql, values.get("dialect"))
+        return Evidence(_ids(kind, values[kind]), line, sql, dialect, block)
     if kind == "view":
-        return _view(values, sql, fence.line)
-    return _check(values, sql, fence.line, found)
+        return View(values[kind], line, sql, dialect, values.get("from"), values.get("until"), block)
+    return Check(
+        id=values[kind],
+        line=line,
+        sql=sql,
+        require=_requirement(values, line, place, found),
+        level=Level.WARN if values.get("level") == Level.WARN else Level.BLOCK,
+        dialect=dialect,
+        from_=values.get("from"),
+        until=values.get("until"),
+        window=values.get("window"),
+        block=block,
+    )
 
 
 def _kind(values: dict[str, str], line: int, found: Findings) -> str | None:
@@ -42,45 +80,58 @@ def _kind(values: dict[str, str], line: int, found: Findings) -> str | None:
     return kinds[0] if len(kinds) == 1 else None
 
 
-def _check_values(kind: str, values: dict[str, str], line: int, found: Findings) -> None:
-    id = values[kind]
-    if id and not is_id(id):
-        found.add(line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as stuck-sites")
-    for key, allowed in (("dialect", DIALECTS), ("level", LEVELS)):
-        if values.get(key) and values[key] not in allowed:
-            found.add(line, f"`-- {key}: {values[key]}`: write {' or '.join(allowed)}")
+def _report_values(kind: str, values: dict[str, str], line: int, found: Findings) -> None:
+    for id in _ids(kind, values[kind]):
+        if values[kind] and not is_id(id):
+            found.add(
+                line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as stuck-sites"
+            )
+    if values.get("level") and values["level"] not in LEVELS:
+        found.add(line, f"`-- level: {values['level']}`: write {' or '.join(LEVELS)}")
+    if values.get("window") and not is_length(values["window"]):
+        found.add(line, f"`-- window: {values['window']}`: write {LENGTH}")
     for key in ("from", "until"):
         if len(values.get(key, "").split()) > 1:
             found.add(line, f"`-- {key}: {values[key]}`: write one revision, as 0006")
-    for key in values:
-        if key not in KINDS and key not in KINDS[kind]:
+
+
+def _report_misplaced(kind: str, values: dict[str, str], line: int, place: Place, found: Findings) -> None:
+    for key in (key for key in values if key not in KINDS):
+        if key not in KINDS[kind]:
             found.add(line, f"`-- {key}:` does not go with `-- {kind}:`: take the line out")
+        elif place.page and key not in VARIANT_KINDS[kind]:
+            found.add(
+                line, f"`-- {key}:` stands on the page, {place.page}, for both engines: take it out here"
+            )
+        elif key == "dialect" and values[key] and values[key] != "postgresql":
+            found.add(line, _other_dialect(values[key], place))
 
 
-def _check(values: dict[str, str], sql: str, line: int, found: Findings) -> Check:
-    return Check(
-        id=values["check"],
-        line=line,
-        sql=sql,
-        require=_requirement(values, line, found),
-        level=Level.WARN if values.get("level") == Level.WARN else Level.BLOCK,
-        dialect=values.get("dialect"),
-        from_=values.get("from"),
-        until=values.get("until"),
-    )
+def _other_dialect(dialect: str, place: Place) -> str:
+    if dialect == "sqlite":
+        return f"`-- dialect: sqlite`: move it to {beside(place.path)}, under the same `## Phase:` and id"
+    return f"`-- dialect: {dialect}`: write postgresql, where SQLite cannot hold this state, or nothing"
 
 
-def _view(values: dict[str, str], sql: str, line: int) -> View:
-    return View(values["view"], line, sql, values.get("dialect"), values.get("from"), values.get("until"))
+def _report_open_end(sql: str, place: Place, line: int, found: Findings) -> None:
+    """A block pastes into psql as it is, and psql waits until a statement has ended."""
+    seen = tokens(sql, place.dialect)
+    if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
+        found.add(line, "the block does not end with a semicolon, so psql would wait for more: add it")
 
 
-def _requirement(values: dict[str, str], line: int, found: Findings) -> Requirement:
+def _ids(kind: str, text: str) -> tuple[str, ...]:
+    """Evidence may be that of several checks, `-- explains: a, b`; everything else has one id."""
+    return tuple(id.strip() for id in text.split(",")) if kind == "explains" else (text,)
+
+
+def _requirement(values: dict[str, str], line: int, place: Place, found: Findings) -> Requirement:
     text = values.get("require", "")
     try:
         return parse_requirement(text)
     except RequirementError as error:
         if text:
             found.add(line, f"`-- require: {text}`: {error.what}")
-    if "require" not in values:
+    if "require" not in values and not place.page:
         found.add(line, f"check {values['check']} has no criterion: add `-- require: rows = 0` or the like")
     return Requirement(text, ())

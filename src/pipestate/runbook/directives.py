@@ -14,10 +14,12 @@ from pipestate.runbook.markdown import Fence
 
 # What a block can be, and what else may stand in it then.
 KINDS = {
-    "check": ("require", "dialect", "level", "from", "until"),
+    "check": ("require", "dialect", "level", "from", "until", "window"),
     "explains": ("dialect",),
     "view": ("dialect", "from", "until"),
 }
+# The same for a variant beside the page: everything else stands on the page.
+VARIANT_KINDS: dict[str, tuple[str, ...]] = {"check": ("require",), "explains": (), "view": ()}
 KNOWN = (*KINDS, *KINDS["check"])
 
 _LINE = re.compile(r"\s*--+\s*(?P<key>[A-Za-z][\w-]*)\s*:(?P<value>.*)")

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from pipestate.errors import ConfigError
 from pipestate.paths import from_here
+from pipestate.runbook.files import is_beside
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Runbook
-
-# Variants for the other engine lie beside their page; they are no runbooks of their own.
-VARIANT = ".sqlite.md"
 
 
 def runbook_directory(config: Path | None, scripts: Path) -> Path:
@@ -20,7 +18,7 @@ def runbook_directory(config: Path | None, scripts: Path) -> Path:
 
 
 def runbook_files(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("*.md") if not path.name.endswith(VARIANT))
+    return sorted(path for path in directory.glob("*.md") if not is_beside(path))
 
 
 def find_runbooks(names: Sequence[str], directory: Path) -> list[Runbook]:
@@ -44,11 +42,6 @@ def named_runbook(name: str, directory: Path) -> Runbook:
 
 def every_runbook(directory: Path) -> list[Runbook]:
     return [load(path) for path in runbook_files(directory)]
-
-
-def page_of(path: Path) -> Path:
-    """Return the page that a file belongs to: a variant is checked together with its page."""
-    return path.with_name(path.name.removesuffix(VARIANT) + ".md") if path.name.endswith(VARIANT) else path
 
 
 def _is_default(path: Path) -> bool:

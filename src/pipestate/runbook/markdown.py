@@ -12,6 +12,7 @@ from mdit_py_plugins.front_matter import front_matter_plugin
 MAX_NESTING = 100
 
 _TASK = re.compile(r"\[\s*[xX]?\s*\](?=\s|$)")
+_AGAIN = re.compile(r"[*_`\s]*again\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,15 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A list item, or a paragraph, that begins with "again"."""
+
+    line: int
+    text: str
+    listed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Unread:
     """What Markdown does not take for a fence, a heading or a list: raw HTML, indented code."""
 
@@ -54,7 +64,7 @@ class Unread:
     content: str
 
 
-Block = FrontMatter | Heading | Fence | Task | Unread
+Block = FrontMatter | Heading | Fence | Task | Again | Unread
 
 
 def blocks(source: str) -> Iterator[Block]:
@@ -70,8 +80,9 @@ def blocks(source: str) -> Iterator[Block]:
             yield Fence(_line(token), _language(token.info), token.content, _is_closed(token, lines))
         elif token.type in ("html_block", "code_block"):
             yield Unread(_line(token), token.content)
-        elif token.type == "list_item_open" and (text := _task(tokens, index)) is not None:
-            yield Task(_line(token), text)
+        elif token.type == "paragraph_open":
+            listed = tokens[index - 1].type == "list_item_open"
+            yield from _spoken(_line(token), tokens[index + 1].content, listed=listed)
 
 
 def _parser() -> MarkdownIt:
@@ -88,12 +99,12 @@ def _language(info: str) -> str:
     return word.group().lower() if word else ""
 
 
-def _task(tokens: list[Token], item: int) -> str | None:
-    """The text of a list item whose first words are a check box."""
-    if len(tokens) <= item + 2 or tokens[item + 1].type != "paragraph_open":
-        return None
-    text = tokens[item + 2].content
-    return text if _TASK.match(text) else None
+def _spoken(line: int, text: str, *, listed: bool) -> Iterator[Task | Again]:
+    """What a paragraph is, if not prose: an item with a check box, or one that asks something again."""
+    if listed and _TASK.match(text):
+        yield Task(line, text)
+    elif _AGAIN.match(text):
+        yield Again(line, text, listed)
 
 
 def _is_closed(token: Token, lines: list[str]) -> bool:

@@ -1,8 +1,9 @@
 """A runbook as frozen values: what `parse` gives and everything after it takes.
 
-Every `line` is the 1-based line of the file where the heading, the fence or the item begins, so that
-`path:line` is the source of a verdict. `from_` is the first revision at which a thing applies, `until`
-the first at which it no longer does.
+Every `line` is the 1-based line of the page where the heading, the fence or the item begins, so that
+`path:line` is the source of a verdict; `block` is the `path:line` where its SQL stands, which is another
+one for an `again:` and for a variant beside the page. `from_` is the first revision at which a thing
+applies, `until` the first at which it no longer does.
 """
 
 import re
@@ -28,17 +29,22 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A query run only when its check fails; its rows are shown under the verdict."""
+    """A query run only when one of its checks fails; its rows are shown under the verdict."""
 
-    check_id: str
+    check_ids: tuple[str, ...]
     line: int
     sql: str
     dialect: str | None = None
+    block: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One query and what its answer must satisfy. `sql` is one statement without its semicolon."""
+    """One query and what its answer must satisfy. `sql` is one statement without its semicolon.
+
+    `again` is `phase/id` where the check is asked once more; `window` is the length of time in its SQL
+    that may be another one then.
+    """
 
     id: str
     line: int
@@ -49,6 +55,9 @@ class Check:
     from_: str | None = None
     until: str | None = None
     evidence: tuple[Evidence, ...] = ()
+    window: str | None = None
+    block: str = ""
+    again: str | None = None
 
     def evidence_for(self, dialect: str) -> Evidence | None:
         return variant(self.evidence, dialect)
@@ -56,7 +65,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SignOff:
-    """A check on a person's recorded word: it passes while the word is younger than `valid_for`.
+    """A check on people's recorded word: it passes while that of `people` is younger than `valid_for`.
 
     It always blocks, on every engine and as long as its phase applies; it says so in the same words as
     a check does, so that whoever walks through a phase's checks need not ask which is which.
@@ -66,9 +75,11 @@ class SignOff:
     line: int
     valid_for: timedelta
     text: str
+    people: int = 1
 
     level: ClassVar[Level] = Level.BLOCK
     dialect: ClassVar[str | None] = None
+    block: ClassVar[str] = ""
     from_: ClassVar[str | None] = None
     until: ClassVar[str | None] = None
 
@@ -83,6 +94,7 @@ class View:
     dialect: str | None = None
     from_: str | None = None
     until: str | None = None
+    block: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """A whole file. `sha256` is that of the file's bytes, so that `sha256sum` says the same."""
+    """A whole page; `variants` is the path of its SQLite variants, where it has any.
+
+    `sha256` is that of both files' bytes: `cat orders.md orders.sqlite.md | sha256sum` says the same.
+    """
 
     name: str
     path: str
@@ -120,6 +135,7 @@ class Runbook:
     sha256: str
     phases: tuple[Phase, ...]
     text: str = field(repr=False)
+    variants: str | None = None
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)

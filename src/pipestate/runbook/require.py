@@ -60,6 +60,16 @@ class Requirement:
     text: str
     comparisons: tuple[Comparison, ...]
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether it asks for nothing but the number of rows."""
+        return bool(self.comparisons) and all(each.column == ROWS for each in self.comparisons)
+
+    @property
+    def shows_own_rows(self) -> bool:
+        """Whether the rows of the query itself are what is wrong: `rows = 0`, not `rows >= 1`."""
+        return self.counts_rows and any(each.op not in (">", ">=") for each in self.comparisons)
+
 
 def literal(value: Value) -> str:
     """A value as a runbook writes it."""

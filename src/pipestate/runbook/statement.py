@@ -8,6 +8,7 @@ engine.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["word", "name", "string", "number", "symbol", "unclosed"]
@@ -81,7 +82,13 @@ class Token:
 
 def tokens(sql: str, dialect: str | None) -> list[Token]:
     """What the engine sees; without an engine, what PostgreSQL sees."""
-    return list(_scan(sql, dialect if dialect in _PATTERNS else "postgresql"))
+    return list(_seen(sql, dialect if dialect in _PATTERNS else "postgresql"))
+
+
+@lru_cache(maxsize=512)
+def _seen(sql: str, dialect: str) -> tuple[Token, ...]:
+    """Kept, because every rule of the lint looks at the same blocks."""
+    return tuple(_scan(sql, dialect))
 
 
 def statements(tokens: list[Token]) -> list[list[Token]]:

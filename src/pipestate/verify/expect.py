@@ -1,7 +1,7 @@
 """Does a result satisfy a criterion? Pure: columns and rows in, a judgement out.
 
-Whatever cannot be compared beyond doubt is `errored`, never a pass: a missing column, no row, several
-rows, a text where a number is required. NULL is an answer, and it fails.
+Whatever cannot be compared beyond doubt is `errored`, never a pass: a missing column, several rows, a
+text where a number is required. NULL and no row at all are answers, and they fail.
 """
 
 import math
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pipestate.plural import many
 from pipestate.runbook.require import ROWS, Comparison, Requirement, Value
-from pipestate.verify.values import Json, as_record, shown
+from pipestate.verify.values import Json, Result, as_record, shortened, shown
 from pipestate.verify.verdict import Outcome
 
-Row = Sequence[object]
+FIRST_ROW = 200
 
 _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -36,26 +37,38 @@ class Judgement:
     message: str
 
 
-def judge(requirement: Requirement, columns: Sequence[str], rows: Sequence[Row]) -> Judgement:
+def judge(requirement: Requirement, result: Result) -> Judgement:
     """The result of a check's query against its criterion."""
-    observed = _observed(requirement, columns, rows)
-    unclear = list(_unclear(requirement, columns))
+    observed = _observed(requirement, result)
+    unclear = list(_unclear(requirement, result.columns))
     if unclear:
         return Judgement(Outcome.ERRORED, observed, "; ".join(unclear))
-    counted = [_compare(each, len(rows)) for each in requirement.comparisons if each.column == ROWS]
-    if any(outcome is Outcome.FAILED for outcome, _ in counted):
-        return _summed_up(counted, observed)
+    counted = [_compare(each, result.total) for each in requirement.comparisons if each.column == ROWS]
     compared = [each for each in requirement.comparisons if each.column != ROWS]
-    if compared and len(rows) != 1:
-        return Judgement(Outcome.ERRORED, observed, _not_one_row(len(rows), columns))
-    named = [_compare(each, rows[0][_position(each.column, columns)[0]]) for each in compared]
+    if any(outcome is Outcome.FAILED for outcome, _ in counted):
+        if result.rows and not compared:
+            return Judgement(Outcome.FAILED, observed, _first_of(requirement, result))
+        return _summed_up(counted, observed)
+    if compared and result.total == 0:
+        return Judgement(Outcome.FAILED, observed, f"no row, required {requirement.text}")
+    if compared and result.total > 1:
+        return Judgement(Outcome.ERRORED, observed, _several_rows(result))
+    named = [_compare(each, result.rows[0][_position(each.column, result.columns)[0]]) for each in compared]
     return _summed_up(counted + named, observed)
 
 
-def _observed(requirement: Requirement, columns: Sequence[str], rows: Sequence[Row]) -> dict[str, Json]:
-    counts = any(each.column == ROWS for each in requirement.comparisons) or len(rows) != 1
-    count: dict[str, Json] = {ROWS: len(rows)} if counts else {}
-    return count | (as_record(columns, rows[0]) if len(rows) == 1 else {})
+def _observed(requirement: Requirement, result: Result) -> dict[str, Json]:
+    counts = any(each.column == ROWS for each in requirement.comparisons) or result.total != 1
+    count: dict[str, Json] = {ROWS: result.total} if counts else {}
+    return count | (as_record(result.columns, result.rows[0]) if result.total == 1 else {})
+
+
+def _first_of(requirement: Requirement, result: Result) -> str:
+    """How many rows, and the first of them: a check that lists culprits names one in its message."""
+    first = [pair for pair in zip(result.columns, result.rows[0], strict=True) if pair[1] is not None]
+    named = len(result.columns) > 1
+    told = ", ".join(f"{name} {shown(value)}" if named else shown(value) for name, value in first)
+    return f"{many(result.total, 'row')}, first: {shortened(told or 'NULL', FIRST_ROW)}; required {requirement.text}"
 
 
 def _unclear(requirement: Requirement, columns: Sequence[str]) -> Iterator[str]:
@@ -79,11 +92,10 @@ def _position(column: str, columns: Sequence[str]) -> list[int]:
     return exact or [index for index, name in enumerate(columns) if name.lower() == column.lower()]
 
 
-def _not_one_row(count: int, columns: Sequence[str]) -> str:
-    rows = "no row" if count == 0 else f"{count} rows"
+def _several_rows(result: Result) -> str:
     return (
-        f"the query returned {rows} of {', '.join(columns)}; comparing a column needs exactly one: "
-        "aggregate in the query, or require `rows`"
+        f"the query returned {many(result.total, 'row')} of {', '.join(result.columns)}; comparing a column "
+        "needs exactly one: aggregate in the query, or require `rows`"
     )
 
 

@@ -1,33 +1,33 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from queue import Empty, SimpleQueue
 
 from sqlalchemy import URL, Connection
-from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
+from pipestate.interrupt import cancelled_together
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
-from pipestate.verify.expect import Judgement, Row, judge
+from pipestate.verify.expect import Judgement, judge
+from pipestate.verify.read import QueryFailed, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
-from pipestate.verify.values import Json, as_record
+from pipestate.verify.values import Json, Result
 from pipestate.verify.verdict import Outcome, Verdict
 
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
 VIEW_ROWS = 50
-AS_WRITTEN = {"no_parameters": True}
+NOTHING = Result((), (), 0)
 
 
 def verify(
@@ -112,40 +112,43 @@ def _run_all(
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
-        for future in [pool.submit(work, connection) for connection in (leader, *others)]:
-            future.result()
+        working = [pool.submit(work, connection) for connection in (leader, *others)]
+        with cancelled_together([leader, *others]):
+            for future in working:
+                future.result()
     return [verdicts[number] for number in range(len(asked))]
 
 
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
     """One check; whatever happens in it becomes its verdict."""
     written = asked.check
-    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name)
+    here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
+    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
     if asked.skipped is not None:
         return _verdict(asked, check, Judgement(Outcome.SKIPPED, {}, asked.skipped), 0.0)
     start = time.perf_counter()
+    result = NOTHING
     try:
-        columns, rows = query(connection, check.sql, timeout_s)
-        judgement = judge(check.require, columns, rows)
+        result = read(connection, check.sql, timeout_s, most=EVIDENCE_ROWS)
+        judgement = judge(check.require, result)
         if isinstance(written, SignOff):
-            judgement = explain_signoff(written, judgement)
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise
-        judgement = Judgement(Outcome.ERRORED, {}, _reason(error, timeout_s))
-    evidence: tuple[dict[str, Json], ...] = ()
+            judgement = explain_signoff(written, judgement, **here)
+    except QueryFailed as error:
+        judgement = Judgement(Outcome.ERRORED, {}, str(error))
+    evidence = NOTHING
     if judgement.outcome is Outcome.FAILED:
-        evidence = _evidence(connection, check, timeout_s)
+        evidence = _evidence(connection, check, result, timeout_s)
     return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a view returned, or why it could not."""
+    """What a view returned, or why it could not; `total` counts the rows that are not shown, too."""
 
     id: str
     rows: tuple[dict[str, Json], ...]
     error: str | None
+    total: int = 0
 
 
 def run_views(
@@ -160,20 +163,16 @@ def run_views(
             if any(position.place(*scope) for scope in scopes) or view.id in shown_views:
                 continue
             try:
-                columns, rows = query(connection, view.sql, timeout_s, most=VIEW_ROWS)
-            except DBAPIError as error:
-                shown_views[view.id] = Shown(view.id, (), _reason(error, timeout_s))
+                result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+            except QueryFailed as error:
+                shown_views[view.id] = Shown(view.id, (), str(error))
             else:
-                shown_views[view.id] = Shown(view.id, tuple(as_record(columns, row) for row in rows), None)
+                shown_views[view.id] = Shown(view.id, result.records(), None, result.total)
     return list(shown_views.values())
 
 
 def _verdict(
-    asked: Asked,
-    check: Check,
-    judgement: Judgement,
-    duration_ms: float,
-    evidence: tuple[dict[str, Json], ...] = (),
+    asked: Asked, check: Check, judgement: Judgement, duration_ms: float, evidence: Result = NOTHING
 ) -> Verdict:
     return Verdict(
         check.id,
@@ -184,53 +183,21 @@ def _verdict(
         judgement.message,
         asked.source,
         round(duration_ms, 1),
-        evidence,
+        evidence.records(),
+        evidence.total,
+        asked.block,
     )
 
 
-def _evidence(connection: Connection, check: Check, timeout_s: float) -> tuple[dict[str, Json], ...]:
-    """Rows that show why; a query that fails here must not hide the verdict."""
+def _evidence(connection: Connection, check: Check, own: Result, timeout_s: float) -> Result:
+    """Rows that show why: those of its evidence, else its own where `rows` is what failed.
+
+    A query that fails here must not hide the verdict.
+    """
     explained = check.evidence_for(connection.dialect.name)
-    if explained is None:
-        return ()
+    if explained is None or check.require.shows_own_rows:
+        return own if check.require.counts_rows else NOTHING
     try:
-        columns, rows = query(connection, explained.sql, timeout_s, most=EVIDENCE_ROWS)
-    except DBAPIError as error:
-        return ({"error": _reason(error, timeout_s)},)
-    return tuple(as_record(columns, row) for row in rows)
-
-
-def query(
-    connection: Connection, statement: str, timeout_s: float, *, most: int | None = None
-) -> tuple[list[str], list[Row]]:
-    """The SQL as it is written: no parameters, nothing wrapped round it."""
-    with _guarded(connection, timeout_s):
-        result = connection.exec_driver_sql(statement, execution_options=AS_WRITTEN)
-        rows = result.fetchall() if most is None else result.fetchmany(most)
-        columns = list(result.keys())
-        result.close()
-    return columns, [tuple(row) for row in rows]
-
-
-@contextmanager
-def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
-    """A savepoint and a deadline of its own: after an error PostgreSQL would refuse everything else."""
-    if connection.dialect.name == "sqlite":
-        db.set_deadline(connection, timeout_s)
-        yield
-        return
-    milliseconds = max(1, int(timeout_s * 1000))
-    connection.exec_driver_sql(f"SAVEPOINT pipestate_check; SET LOCAL statement_timeout = {milliseconds}")
-    try:
-        yield
-    finally:
-        if not connection.invalidated:
-            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_check; RELEASE pipestate_check")
-
-
-def _reason(error: DBAPIError, timeout_s: float) -> str:
-    text = str(error.orig).strip()
-    if getattr(error.orig, "pgcode", None) == "57014" or text == "interrupted":
-        return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
-    kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
-    return " ".join(kept.split())
+        return read(connection, explained.sql, timeout_s, most=EVIDENCE_ROWS)
+    except QueryFailed as error:
+        return Result(("error",), ((str(error),),), 1)

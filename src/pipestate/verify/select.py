@@ -19,7 +19,13 @@ class Asked:
 
     @property
     def source(self) -> str:
+        """Where the page asks it: the fence, or the item of an `again:` or a sign-off."""
         return f"{self.runbook.path}:{self.check.line}"
+
+    @property
+    def block(self) -> str:
+        """Where its SQL stands."""
+        return self.check.block or self.source
 
 
 def find_phases(runbooks: Sequence[Runbook], name: str | None) -> list[tuple[Runbook, Phase]]:
@@ -50,7 +56,7 @@ def ask(runbook: Runbook, phase: Phase, position: Position, dialect: str) -> lis
         check = here.get(written.id, written)
         why = _why_skipped(phase, check, position)
         if written.id not in here:
-            why = f"only on {written.dialect}"
+            why = f"the page says that SQLite cannot hold this state: it is asked on {written.dialect} only"
         asked[written.id] = Asked(runbook, phase, check, why)
     return list(asked.values())
 

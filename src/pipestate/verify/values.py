@@ -1,14 +1,33 @@
 """What a driver returns, as JSON takes it and as a message shows it: the one place for both."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
+Row: TypeAlias = "tuple[object, ...]"
+
 SHOWN_LENGTH = 80
+# Control characters, line breaks of any kind, half surrogates, and marks that turn the direction of text.
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+MOST_NESTED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a query returned: its first rows, and the true number of all."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    total: int
+
+    def records(self) -> tuple[dict[str, Json], ...]:
+        return tuple(as_record(self.columns, row) for row in self.rows)
 
 
 def as_record(columns: Sequence[str], row: Sequence[object]) -> dict[str, Json]:
@@ -16,11 +35,19 @@ def as_record(columns: Sequence[str], row: Sequence[object]) -> dict[str, Json]:
     return {column: json_safe(value) for column, value in zip(columns, row, strict=True)}
 
 
-def json_safe(value: object) -> Json:
-    """The nearest value that JSON has. What it has not at all becomes text: NaN, a UUID, an interval."""
+def json_safe(value: object, depth: int = 0) -> Json:
+    """The nearest value that JSON has. What it has not at all becomes text: NaN, a UUID, an interval.
+
+    What is nested deeper than anybody reads is cut, and half a surrogate pair, which no encoding can
+    write, is replaced: a report must come out whatever a query returned.
+    """
+    if depth > MOST_NESTED:
+        return "…"
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | int():
             return value
+        case str():
+            return value.encode("utf-8", "replace").decode("utf-8")
         case float():
             return value if math.isfinite(value) else _not_finite(value)
         case Decimal():
@@ -32,9 +59,9 @@ def json_safe(value: object) -> Json:
         case bytes() | bytearray() | memoryview():
             return bytes(value).hex()
         case Mapping():
-            return {str(key): json_safe(each) for key, each in value.items()}
+            return {str(key): json_safe(each, depth + 1) for key, each in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [json_safe(each) for each in value]
+            return [json_safe(each, depth + 1) for each in value]
     return str(value)
 
 
@@ -50,14 +77,23 @@ def shown(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return _shortened("'" + value.replace("'", "''") + "'")
+            return shortened("'" + escaped(value.replace("'", "''")) + "'")
         case Decimal() if value.is_finite() and abs(value.adjusted()) < SHOWN_LENGTH:
             return format(value, "f")
-    return _shortened(str(json_safe(value)))
+    return shortened(escaped(str(json_safe(value))))
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"
+def shortened(text: str, length: int = SHOWN_LENGTH) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """Text in one line, without what a terminal would obey: a message is a sentence, whatever the data.
+
+    >>> escaped("a\\n\x1b[31mb")
+    'a\\\\n\\\\x1b[31mb'
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _number(value: Decimal) -> Json:

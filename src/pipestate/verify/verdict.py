@@ -19,7 +19,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One check's answer, ready to be rendered: `source` is `path:line`, the values are JSON's."""
+    """One check's answer, ready to be rendered; the values are JSON's.
+
+    `source` is the `path:line` that asks, `block` the one where the SQL stands; `evidence` is the first
+    rows that show why, `evidence_rows` how many there are.
+    """
 
     check_id: str
     outcome: Outcome
@@ -30,6 +34,8 @@ class Verdict:
     source: str
     duration_ms: float
     evidence: tuple[Mapping[str, Json], ...] = field(default=())
+    evidence_rows: int = 0
+    block: str = ""
 
     @property
     def went_wrong(self) -> bool:

@@ -7,8 +7,10 @@ from sqlalchemy import Connection
 from bed import Database
 from pipestate.db import reader
 from pipestate.runbook.model import Check, Phase, Runbook
-from pipestate.verify.expect import Row, judge
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, query
+from pipestate.verify.expect import judge
+from pipestate.verify.read import read
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, EVIDENCE_ROWS
+from pipestate.verify.values import Row
 from pipestate.verify.verdict import Outcome
 
 
@@ -54,8 +56,10 @@ def _section(runbook: Runbook, phase: str) -> Phase:
 
 
 def _answer(connection: Connection, check: Check, dialect: str) -> Answer:
-    judgement = judge(check.require, *query(connection, check.sql, DEFAULT_TIMEOUT_S))
+    result = read(connection, check.sql, DEFAULT_TIMEOUT_S, most=EVIDENCE_ROWS)
+    judgement = judge(check.require, result)
     evidence = check.evidence_for(dialect)
-    wanted = evidence is not None and judgement.outcome is not Outcome.PASSED
-    rows = query(connection, evidence.sql, DEFAULT_TIMEOUT_S)[1] if evidence and wanted else []
+    rows = list(result.rows) if check.require.counts_rows else []
+    if evidence is not None and judgement.outcome is not Outcome.PASSED:
+        rows = list(read(connection, evidence.sql, DEFAULT_TIMEOUT_S, most=EVIDENCE_ROWS).rows)
     return Answer(judgement.outcome, judgement.message, rows)

@@ -21,8 +21,8 @@ GOOD = """
 
 ```sql
 -- check: good
--- require: rows = 0
-SELECT 1 WHERE false
+-- require: n = 1
+SELECT 1 AS n;
 ```
 """
 BODY_LINE = FRONT.count("\n") + 1
@@ -49,6 +49,16 @@ def findings_of() -> Callable[[str], Told]:
         return [(finding.line, finding.message) for finding in findings(text, "sample.md")]
 
     return lint_file
+
+
+@pytest.fixture
+def findings_beside() -> Callable[[str, str], list[str]]:
+    """What lint finds in a phase's body and its variants beside the page: `path:line: message`, as printed."""
+
+    def lint_both(body: str, variants: str) -> list[str]:
+        return [str(finding) for finding in findings(FRONT + body + GOOD, "sample.md", variants)]
+
+    return lint_both
 
 
 @pytest.fixture

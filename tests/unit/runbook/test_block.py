@@ -9,18 +9,21 @@ Lint = Callable[[str], list[tuple[int, str]]]
 
 
 def fence(*lines: str) -> str:
-    return "\n".join(["```sql", *lines, "```", ""])
+    """A block; its SQL, if there is any, gets the semicolon that it needs."""
+    end = "" if lines[-1].startswith("--") or lines[-1].endswith(";") else ";"
+    return "\n".join(["```sql", *lines[:-1], lines[-1] + end, "```", ""])
 
 
 def test_a_check_has_all_that_its_directives_say(phase_of: Callable[[str], Phase]) -> None:
     body = fence(
         "-- check: a",
         "-- require: b < 1.0",
-        "-- dialect: sqlite",
+        "-- window: 24 hours",
+        "-- dialect: postgresql",
         "-- level: warn",
         "-- from: 0003",
         "-- until: 0006",
-        "SELECT 1 AS b",
+        "SELECT '24 hours' AS b",
         "FROM c;",
     )
 
@@ -28,12 +31,14 @@ def test_a_check_has_all_that_its_directives_say(phase_of: Callable[[str], Phase
         Check(
             id="a",
             line=9,
-            sql="SELECT 1 AS b\nFROM c",
+            sql="SELECT '24 hours' AS b\nFROM c",
             require=parse_requirement("b < 1.0"),
             level=Level.WARN,
-            dialect="sqlite",
+            dialect="postgresql",
             from_="0003",
             until="0006",
+            window="24 hours",
+            block="sample.md:9",
         ),
     )
 
@@ -48,7 +53,9 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
     check = fence("-- check: a", "-- require: rows = 0", "SELECT 1")
     view = fence("-- view: v", "-- until: 0006", "-- from: 0002", "-- dialect: postgresql", "SELECT 2")
 
-    assert phase_of(check + view).views == (View("v", 14, "SELECT 2", "postgresql", "0002", "0006"),)
+    assert phase_of(check + view).views == (
+        View("v", 14, "SELECT 2", "postgresql", "0002", "0006", "sample.md:14"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,9 +78,18 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
         (["-- view: a_b"], "`-- view: a_b`: an id is lower-case letters"),
         (
             ["-- check: a", "-- require: b = 1", "-- dialect: mysql"],
-            "`-- dialect: mysql`: write postgresql or sqlite",
+            "`-- dialect: mysql`: write postgresql, where SQLite cannot hold this state, or nothing",
+        ),
+        (
+            ["-- check: a", "-- require: b = 1", "-- dialect: sqlite"],
+            "`-- dialect: sqlite`: move it to sample.sqlite.md, under the same `## Phase:` and id",
         ),
         (["-- check: a", "-- require: b = 1", "-- level: info"], "`-- level: info`: write block or warn"),
+        (
+            ["-- check: a", "-- require: b = 1", "-- window: 24h"],
+            "`-- window: 24h`: write a number and seconds, minutes, hours or days, as 24 hours",
+        ),
+        (["-- view: v", "-- window: 1 day"], "`-- window:` does not go with `-- view:`: take the line out"),
         (
             ["-- check: a", "-- require: b = 1", "-- from: 3 or 4"],
             "`-- from: 3 or 4`: write one revision, as 0006",
@@ -87,13 +103,25 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
     ],
 )
 def test_a_wrong_block_is_told_at_its_fence(lines: list[str], message: str, findings_in: Lint) -> None:
-    [(line, told)] = findings_in("Text.\n\n" + fence(*lines, "SELECT 1"))
+    [(line, told)] = findings_in("Text.\n\n" + fence(*lines, "SELECT '24h'"))
 
     assert line == 3
     assert message in told
 
 
 def test_evidence_of_a_faulty_check_is_no_second_fault(findings_in: Lint) -> None:
-    told = findings_in(fence("-- check: a", "SELECT 1") + fence("-- explains: a", "SELECT 1"))
+    told = findings_in(fence("-- check: a", "SELECT 1") + fence("-- explains: a", "SELECT 2"))
 
     assert [line for line, _ in told] == [1]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT 2 AS n", "SELECT 2 AS n -- the end;", "SELECT ';' AS n", "SELECT 2 AS n; /* */ --"]
+)
+def test_a_block_ends_with_the_semicolon_that_psql_waits_for(sql: str, findings_in: Lint) -> None:
+    told = findings_in(f"```sql\n-- check: a\n-- require: n = 1\n{sql}\n```\n")
+    ends = "2 AS n;" in sql
+
+    assert told == (
+        [] if ends else [(1, "the block does not end with a semicolon, so psql would wait for more: add it")]
+    )

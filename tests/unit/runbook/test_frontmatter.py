@@ -6,7 +6,7 @@ from pipestate.runbook.parse import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]
 
-BODY = "\n## Phase: ready\n\n```sql\n-- check: a\n-- require: rows = 0\nSELECT 1\n```\n"
+BODY = "\n## Phase: ready\n\n```sql\n-- check: a\n-- require: rows = 0\nSELECT 1;\n```\n"
 
 
 def page(front: str) -> str:

@@ -46,7 +46,7 @@ def test_a_signoff_is_asked_like_a_blocking_check_on_any_engine() -> None:
 
 
 def test_evidence_and_views_have_variants_too() -> None:
-    evidence = (Evidence("a", 1, "SELECT 1"), Evidence("a", 2, "SELECT 2", "sqlite"))
+    evidence = (Evidence(("a",), 1, "SELECT 1"), Evidence(("a",), 2, "SELECT 2", "sqlite"))
     check = Check("a", 1, "SELECT 0", parse_requirement("rows = 0"), evidence=evidence)
     views = (
         View("v", 1, "SELECT 1", "postgresql"),

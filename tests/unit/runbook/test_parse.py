@@ -45,7 +45,7 @@ SELECT 0.5 AS stuck_pct;
 
 ```sql
 -- explains: stuck-sites
-SELECT subdomain FROM sites LIMIT 10
+SELECT subdomain FROM sites LIMIT 10;
 ```
 
 Look around, if you like:
@@ -90,7 +90,15 @@ def test_a_runbook_becomes_frozen_values() -> None:
                     line=23,
                     sql="SELECT 0.5 AS stuck_pct",
                     require=Requirement("stuck_pct < 1.0", (Comparison("stuck_pct", "<", Decimal("1.0")),)),
-                    evidence=(Evidence("stuck-sites", 29, "SELECT subdomain FROM sites LIMIT 10"),),
+                    evidence=(
+                        Evidence(
+                            ("stuck-sites",),
+                            29,
+                            "SELECT subdomain FROM sites LIMIT 10",
+                            block="runbooks/sample.md:29",
+                        ),
+                    ),
+                    block="runbooks/sample.md:23",
                 ),
             ),
             views=(),
@@ -181,7 +189,7 @@ def test_the_error_carries_where_and_what() -> None:
 @pytest.mark.parametrize("fence", ["```sql", "```SQL", '```sql title="x"', "~~~sql", "`````sql"])
 def test_any_sql_fence_will_do(fence: str, phase_of: Callable[[str], Phase]) -> None:
     mark = fence.rstrip('SQLsqltie ="x')
-    phase = phase_of(f"{fence}\n-- check: a\n-- require: rows = 0\nSELECT 1\n{mark}\n")
+    phase = phase_of(f"{fence}\n-- check: a\n-- require: rows = 0\nSELECT 1;\n{mark}\n")
 
     assert [(check.id, check.line) for check in phase.checks] == [("a", 9)]
 
@@ -189,7 +197,7 @@ def test_any_sql_fence_will_do(fence: str, phase_of: Callable[[str], Phase]) -> 
 def test_a_check_in_a_list_item_keeps_its_line_and_loses_its_indentation(
     phase_of: Callable[[str], Phase],
 ) -> None:
-    phase = phase_of("1. look:\n\n   ```sql\n   -- check: a\n   -- require: rows = 0\n   SELECT 1\n   ```\n")
+    phase = phase_of("1. look:\n\n   ```sql\n   -- check: a\n   -- require: rows = 0\n   SELECT 1;\n   ```\n")
     [check] = phase.checks
 
     assert isinstance(check, Check)
@@ -224,6 +232,7 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
         ("Text.\n\n<div>\n```sql\n-- check: a\n```\n</div>\n", 3, HIDDEN),
         ("<!-- - [ ] `backup-taken` (24h): word -->\n", 1, HIDDEN),
         ("<!--\n## Phase: next\n-->\n", 1, HIDDEN),
+        ("<!--\n- again: `one/a`\n-->\n", 1, HIDDEN),
         ("Text.\n\n    -- check: a\n    SELECT 1\n", 3, HIDDEN),
         (
             "```\n-- check: a\nSELECT 1\n```\n",
@@ -250,7 +259,12 @@ def test_a_comment_that_swallows_the_rest_does_not_make_a_pass(findings_in: Lint
 
 
 @pytest.mark.parametrize(
-    "part", ["```sql\n-- check: a\n-- require: rows = 0\nSELECT 1\n```\n", "- [ ] `b` (1h): word\n"]
+    "part",
+    [
+        "```sql\n-- check: a\n-- require: rows = 0\nSELECT 1;\n```\n",
+        "- [ ] `b` (1h): word\n",
+        "- again: `preflight/a`, over `2 days`\n",
+    ],
 )
 def test_a_part_outside_of_any_phase_is_told(part: str, findings_of: Lint) -> None:
     told = findings_of(SAMPLE.replace("Why it is done", f"{part}\nWhy it is done"))
@@ -265,7 +279,7 @@ def test_other_boxes_outside_of_any_phase_are_prose(findings_of: Lint) -> None:
 
 
 def test_ten_thousand_blocks_are_read() -> None:
-    block = "```sql\n-- check: c{0}\n-- require: rows = 0\nSELECT {0}\n```\n\n"
+    block = "```sql\n-- check: c{0}\n-- require: rows = 0\nSELECT {0};\n```\n\n"
     text = "---\nrunbook: s\nphases: {a: }\n---\n## Phase: a\n\n" + "".join(
         block.format(n) for n in range(10_000)
     )

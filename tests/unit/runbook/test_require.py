@@ -1,6 +1,8 @@
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipestate.runbook.require import Comparison, RequirementError, Value, parse_requirement
 
@@ -111,3 +113,20 @@ def test_what_cannot_be_parsed_is_told_with_how_to_write_it(text: str, what: str
 
     assert what in str(caught.value)
     assert caught.value.text == text
+
+
+WORDS = st.sampled_from(
+    [" ", "a", "rows", "=", "!=", "<", ">=", "1", "-2.5", "'x'", "''", "true", "and", "or", "null", "%"]
+)
+
+
+@settings(deadline=None, max_examples=2000)
+@given(
+    st.one_of(st.text(max_size=30), st.lists(WORDS, max_size=12).map("".join), st.lists(WORDS).map(" ".join))
+)
+def test_whatever_is_written_is_a_criterion_or_an_error_with_advice(text: str) -> None:
+    try:
+        told = str(parse_requirement(text).comparisons)
+    except RequirementError as error:
+        told = error.what
+    assert told

@@ -7,12 +7,13 @@ from pipestate.runbook.parse import parse
 Lint = Callable[[str], list[tuple[int, str]]]
 
 FRONT = "---\nrunbook: s\nphases:\n  one:\n  two:\n---\n"
-CHECK = "\n```sql\n-- check: a\n-- require: rows = 0\nSELECT 1\n```\n"
-ONE, TWO = f"## Phase: one\n{CHECK}", f"## Phase: two\n{CHECK}"
+CHECK = "\n```sql\n-- check: a\n-- require: rows = 0\nSELECT 1;\n```\n"
+ONE, TWO = f"## Phase: one\n{CHECK}", f"## Phase: two\n{CHECK.replace('1', '2')}"
+OTHER = CHECK.replace("1", "3")
 
 
 def test_phases_come_in_the_order_of_the_file_with_the_line_of_their_heading() -> None:
-    runbook = parse(FRONT + "# Title\n" + ONE + "### A step\n" + CHECK.replace(": a", ": b") + TWO, "s.md")
+    runbook = parse(FRONT + "# Title\n" + ONE + "### A step\n" + OTHER.replace(": a", ": b") + TWO, "s.md")
 
     assert [(phase.name, phase.line) for phase in runbook.phases] == [("one", 8), ("two", 22)]
     assert [check.id for check in runbook.phases[0].checks] == ["a", "b"]
@@ -26,7 +27,7 @@ def test_an_underlined_heading_is_a_phase_too() -> None:
 
 @pytest.mark.parametrize("heading", ["# Part two", "## Rollback", "Rollback\n--------"])
 def test_another_heading_ends_a_phase(heading: str, findings_of: Lint) -> None:
-    told = findings_of(FRONT + ONE + TWO + f"{heading}\n" + CHECK)
+    told = findings_of(FRONT + ONE + TWO + f"{heading}\n" + OTHER)
 
     assert [message for _, message in told] == [
         "outside of any phase this never runs: move it below a `## Phase:` heading"
@@ -38,11 +39,11 @@ def test_another_heading_ends_a_phase(heading: str, findings_of: Lint) -> None:
     [
         (ONE, 5, "phase two has no section: add a heading `## Phase: two`"),
         (
-            ONE + TWO + "## Phase: three\n" + CHECK,
+            ONE + TWO + "## Phase: three\n" + OTHER,
             21,
             "phase three is not in the front matter: add it to `phases:`",
         ),
-        (ONE + TWO + ONE, 21, "phase one stands twice, first on line 7: join the two"),
+        (ONE + TWO + ONE.replace("1", "3"), 21, "phase one stands twice, first on line 7: join the two"),
         (TWO + ONE, 4, "`phases:` has another order than the sections, two, one: use one order"),
         (
             ONE + TWO + "### Phase: three\n",
@@ -63,7 +64,7 @@ def test_a_wrong_phase_is_told_with_its_line(text: str, line: int, message: str,
 
 @pytest.mark.parametrize("name", ["", "Ready", "go on", "`one`", "*one*"])
 def test_a_phase_has_a_name_that_can_be_typed(name: str, findings_of: Lint) -> None:
-    told = findings_of(FRONT + ONE + TWO + f"## Phase: {name}\n{CHECK}")
+    told = findings_of(FRONT + ONE + TWO + f"## Phase: {name}\n{OTHER}")
 
     assert told == [(21, f"phase `{name}`: a name is lower-case letters, digits and hyphens")]
 

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipestate.runbook.require import Requirement, parse_requirement
 from pipestate.verify.expect import Judgement, judge
+from pipestate.verify.values import Result
 from pipestate.verify.verdict import Outcome
 
 PASSED, FAILED, ERRORED = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED
@@ -15,12 +17,19 @@ PASSED, FAILED, ERRORED = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED
 
 def judged(requirement: str, *values: object, columns: str = "a b c") -> Judgement:
     """One row, with columns a, b, c."""
-    return judge(parse_requirement(requirement), columns.split()[: len(values)], [values])
+    return judged_rows(requirement, columns.split()[: len(values)], [values])
+
+
+def judged_rows(
+    requirement: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]], total: int | None = None
+) -> Judgement:
+    """Several rows, or none; `total` where there are more than those."""
+    found = Result(tuple(columns), tuple(rows), len(rows) if total is None else total)
+    return judge(parse_requirement(requirement), found)
 
 
 def test_a_failure_tells_what_is_and_what_was_required() -> None:
-    requirement = parse_requirement("stuck_pct < 1.0")
-    judgement = judge(requirement, ["stuck", "total", "stuck_pct"], [(4, 120, Decimal("3.3"))])
+    judgement = judged_rows("stuck_pct < 1.0", ["stuck", "total", "stuck_pct"], [(4, 120, Decimal("3.3"))])
 
     assert judgement == Judgement(
         FAILED, {"stuck": 4, "total": 120, "stuck_pct": 3.3}, "stuck_pct is 3.3, required < 1.0"
@@ -130,14 +139,14 @@ def test_errored_outranks_failed() -> None:
 
 @pytest.mark.parametrize("rows", [[], [(1, 2)], [(1, 2), (3, 4)]])
 def test_a_missing_column_is_errored_with_those_that_are_there(rows: list[tuple[int, int]]) -> None:
-    judgement = judge(parse_requirement("stuck_pct < 1.0"), ["stuck", "total"], rows)
+    judgement = judged_rows("stuck_pct < 1.0", ["stuck", "total"], rows)
 
     assert judgement.outcome is ERRORED
     assert judgement.message == "no column stuck_pct: the query returned stuck, total"
 
 
 def test_a_column_that_is_there_twice_is_errored() -> None:
-    judgement = judge(parse_requirement("a = 1"), ["a", "a"], [(1, 1)])
+    judgement = judged_rows("a = 1", ["a", "a"], [(1, 1)])
 
     assert (judgement.outcome, judgement.message) == (
         ERRORED,
@@ -145,20 +154,20 @@ def test_a_column_that_is_there_twice_is_errored() -> None:
     )
 
 
-def test_no_row_and_several_rows_are_errored_when_a_column_is_compared() -> None:
-    requirement = parse_requirement("a = 1")
-    none, two = judge(requirement, ["a", "b"], []), judge(requirement, ["a", "b"], [(1, 2), (1, 2)])
+def test_no_row_fails_and_several_are_errored_when_a_column_is_compared() -> None:
+    none = judged_rows("a = 1 and b < 2", ["a", "b"], [])
+    many = judged_rows("a = 1", ["a", "b"], [(1, 2)] * 10, total=12345)
 
-    assert (none.outcome, none.observed) == (ERRORED, {"rows": 0})
-    assert none.message.startswith("the query returned no row of a, b; comparing a column needs exactly one")
-    assert (two.outcome, two.observed) == (ERRORED, {"rows": 2})
-    assert two.message.startswith("the query returned 2 rows of a, b")
+    assert (none.outcome, none.observed) == (FAILED, {"rows": 0})
+    assert none.message == "no row, required a = 1 and b < 2"
+    assert (many.outcome, many.observed) == (ERRORED, {"rows": 12345})
+    assert many.message.startswith("the query returned 12,345 rows of a, b; comparing a column needs exactly")
 
 
 def test_a_column_is_found_without_regard_to_case_but_by_its_exact_name_first() -> None:
-    assert judge(parse_requirement("Stuck = 1"), ["stuck"], [(1,)]).outcome is PASSED
-    assert judge(parse_requirement("stuck = 1"), ["STUCK", "stuck"], [(2, 1)]).outcome is PASSED
-    assert judge(parse_requirement("Stuck = 1"), ["STUCK", "stuck"], [(1, 1)]).outcome is ERRORED
+    assert judged_rows("Stuck = 1", ["stuck"], [(1,)]).outcome is PASSED
+    assert judged_rows("stuck = 1", ["STUCK", "stuck"], [(2, 1)]).outcome is PASSED
+    assert judged_rows("Stuck = 1", ["STUCK", "stuck"], [(1, 1)]).outcome is ERRORED
 
 
 @pytest.mark.parametrize(
@@ -166,11 +175,42 @@ def test_a_column_is_found_without_regard_to_case_but_by_its_exact_name_first() 
     [("rows = 0", 0, PASSED), ("rows = 0", 2, FAILED), ("rows >= 2", 2, PASSED), ("rows != 0", 0, FAILED)],
 )
 def test_rows_are_counted_whatever_is_in_them(requirement: str, count: int, outcome: Outcome) -> None:
-    judgement = judge(parse_requirement(requirement), ["a"], [(None,)] * count)
+    judgement = judged_rows(requirement, ["a"], [(None,)] * count)
 
     assert judgement.outcome is outcome
     assert judgement.observed == {"rows": count}
-    assert judgement.message == f"rows is {count}, required {requirement.removeprefix('rows ')}"
+
+
+def test_a_count_that_holds_or_has_no_row_to_show_is_told_as_a_number() -> None:
+    assert judged_rows("rows = 0", ["a"], []).message == "rows is 0, required = 0"
+    assert judged_rows("rows >= 1", ["a"], []).message == "rows is 0, required >= 1"
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "told"),
+    [
+        ("fault", ("no index",), "'no index'"),
+        ("id written_by", (7, "ann"), "id 7, written_by 'ann'"),
+        ("id written_by", (7, None), "id 7"),
+        ("id", (None,), "NULL"),
+        ("id note", (7, "a\nb\x1b[2J"), r"id 7, note 'a\nb\x1b[2J'"),
+    ],
+)
+def test_too_many_rows_are_told_with_their_number_and_the_first(
+    columns: str, row: tuple[object, ...], told: str
+) -> None:
+    judgement = judged_rows("rows = 0", columns.split(), [row] * 10, total=1234)
+
+    assert judgement.message == f"1,234 rows, first: {told}; required rows = 0"
+    assert judgement.observed == {"rows": 1234}
+
+
+def test_a_long_first_row_is_cut() -> None:
+    columns = [f"column{number}" for number in range(50)]
+    message = judged_rows("rows = 0", columns, [("x" * 60,) * 50]).message
+
+    assert len(message) < 300
+    assert message.endswith("…; required rows = 0")
 
 
 def test_the_one_row_is_observed_beside_its_count() -> None:
@@ -178,12 +218,12 @@ def test_the_one_row_is_observed_beside_its_count() -> None:
 
 
 def test_a_wrong_number_of_rows_that_was_asked_for_is_a_failure() -> None:
-    requirement = parse_requirement("a = 1 and rows = 1")
+    requirement = "a = 1 and rows = 1"
 
-    assert judge(requirement, ["a"], []).outcome is FAILED
-    assert judge(requirement, ["a"], []).message == "rows is 0, required = 1"
-    assert judge(requirement, ["a"], [(1,)]).outcome is PASSED
-    assert judge(requirement, ["a"], [(2,)]).outcome is FAILED
+    assert judged_rows(requirement, ["a"], []).outcome is FAILED
+    assert judged_rows(requirement, ["a"], []).message == "rows is 0, required = 1"
+    assert judged_rows(requirement, ["a"], [(1,)]).outcome is PASSED
+    assert judged_rows(requirement, ["a"], [(2,)]).outcome is FAILED
 
 
 def test_a_column_called_rows_is_ambiguous() -> None:
@@ -196,7 +236,7 @@ def test_a_column_called_rows_is_ambiguous() -> None:
 
 
 def test_no_criterion_never_passes() -> None:
-    assert judge(Requirement("", ()), ["a"], [(1,)]).outcome is ERRORED
+    assert judge(Requirement("", ()), Result(("a",), ((1,),), 1)).outcome is ERRORED
 
 
 @given(

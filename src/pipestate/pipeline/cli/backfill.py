@@ -32,7 +32,7 @@ def backfill(
     from pipestate.pipeline import backfill as library
     from pipestate.pipeline.render.backfill import as_data, as_lines
     from pipestate.pipeline.storage import open_storage
-    from pipestate.pipeline.stuck import require_threshold
+    from pipestate.pipeline.threshold import require_threshold
 
     require_ours(to.project)
     require_threshold(threshold_hours)

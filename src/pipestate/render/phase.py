@@ -1,0 +1,61 @@
+"""A phase as SQL to paste: every criterion, and the statement that is run for it on one engine."""
+
+from collections.abc import Iterator
+
+from pipestate.errors import ConfigError
+from pipestate.runbook.engines import ledger_names
+from pipestate.runbook.model import Check, Evidence, Phase, Runbook, SignOff, View
+from pipestate.verify.signoff import written
+
+
+def as_sql(runbook: Runbook, name: str, dialect: str) -> str:
+    """The sign-offs, checks and views of a phase; what is asked again stands there as it is asked."""
+    phase = runbook.phase(name.removeprefix(f"{runbook.name}/"))
+    if phase is None:
+        known = ", ".join(each.name for each in runbook.phases)
+        raise ConfigError(f"{runbook.path} has no phase {name}; it has {known}")
+    return "\n".join(_lines(runbook, phase, dialect)).rstrip()
+
+
+def _lines(runbook: Runbook, phase: Phase, dialect: str) -> Iterator[str]:
+    opens = f", the gate of {', '.join(phase.opens)}" if phase.opens else ""
+    yield f"-- {runbook.name}/{phase.name}{opens}, on {dialect}"
+    here = {check.id: check for check in phase.checks_for(dialect)}
+    for id in dict.fromkeys(check.id for check in phase.checks):
+        yield ""
+        if id in here:
+            yield from _check(runbook, here[id], dialect)
+        else:
+            yield f"-- check: {id} is not asked on {dialect}: the page says that it cannot hold this state"
+    for view in phase.views_for(dialect):
+        yield ""
+        yield from _block(f"-- view: {view.id} ({view.block})", view, dialect)
+
+
+def _check(runbook: Runbook, check: Check | SignOff, dialect: str) -> Iterator[str]:
+    if isinstance(check, SignOff):
+        whose = f"the word of {check.people} people" if check.people > 1 else "somebody's word"
+        yield f"-- sign-off: {check.id} ({runbook.path}:{check.line})"
+        yield f"-- require: {whose}, not older than {written(check.valid_for)}: {check.text}"
+        return
+    source = f"{runbook.path}:{check.line}"
+    again = f"again {check.again}, at {source}; its block: {check.block}" if check.again else check.block
+    yield f"-- check: {check.id} ({again})"
+    yield from _scope(check)
+    yield from _block(f"-- require: {check.require.text}", check, dialect)
+    evidence = check.evidence_for(dialect)
+    if evidence is not None and not check.require.shows_own_rows:
+        yield from _block(f"-- explains: {check.id} ({evidence.block})", evidence, dialect)
+
+
+def _scope(check: Check) -> Iterator[str]:
+    for key, value in (("level", check.level), ("from", check.from_), ("until", check.until)):
+        if value not in (None, "block"):
+            yield f"-- {key}: {value}"
+
+
+def _block(first: str, query: Check | Evidence | View, dialect: str) -> Iterator[str]:
+    yield first
+    sql = ledger_names(query.sql) if dialect == "sqlite" else query.sql
+    # A comment at its end would swallow the semicolon.
+    yield f"{sql}\n;" if "--" in sql.rpartition("\n")[2] else f"{sql};"

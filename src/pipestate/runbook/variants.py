@@ -1,0 +1,121 @@
+"""The SQLite variants beside a page: read, and joined with the page's blocks of the same phase and id."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from pipestate.runbook.again import Again
+from pipestate.runbook.block import Place, read_block
+from pipestate.runbook.finding import Findings
+from pipestate.runbook.markdown import Again as AgainItem
+from pipestate.runbook.markdown import Block, Fence, FrontMatter, Task, blocks
+from pipestate.runbook.model import Check, Evidence, SignOff, View
+from pipestate.runbook.sections import sections
+from pipestate.runbook.unread import report_hidden, report_outside
+
+Part = Check | Evidence | View | SignOff | Again
+Variant = Check | Evidence | View
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """What stands beside a page, by phase; `lines` are those of the phases' headings."""
+
+    blocks: dict[str, list[Variant]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+
+
+def read_variants(source: str, place: Place, found: Findings) -> Variants:
+    """The blocks of a file beside a page; whatever is wrong with them goes to `found`."""
+    parts = list(blocks(source))
+    for part in parts:
+        if isinstance(part, FrontMatter):
+            found.add(part.line, f"the front matter stands on the page, {place.page}: take it out here")
+    read = Variants()
+    for section in sections(parts, found):
+        if section.name is None:
+            report_outside(section, found)
+            continue
+        read.lines.setdefault(section.name, section.line)
+        own = read.blocks.setdefault(section.name, [])
+        own.extend(part for block in section.blocks for part in _parts(block, place, found))
+    return read
+
+
+def _parts(block: Block, place: Place, found: Findings) -> Iterator[Variant]:
+    report_hidden(block, found)
+    if isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed):
+        found.add(block.line, f"sign-offs and `again:` stand on the page, {place.page}: take it out here")
+    if isinstance(block, Fence) and block.language == "sql" and (part := read_block(block, place, found)):
+        yield part
+
+
+def report_other_phases(variants: Variants, phases: list[str], page: str, found: Findings) -> None:
+    for name, line in variants.lines.items():
+        if name not in phases:
+            known = f"its phases are {', '.join(phases)}" if phases else "it has none"
+            found.add(line, f"{page} has no phase {name}: {known}")
+
+
+def join(parts: list[Part], variants: list[Variant], page: str, found: Findings) -> list[Part]:
+    """The page's parts, each followed by its variant; evidence for SQLite comes last."""
+    joined: list[Part] = []
+    used: set[int] = set()
+    for part in parts:
+        joined.append(part)
+        if not isinstance(part, Check | View):
+            continue
+        same = [each for each in variants if type(each) is type(part) and each.id == part.id]
+        used |= {id(each) for each in same}
+        for extra in same[1:]:
+            found.at(extra.block, f"{_name(extra)} stands twice in one phase: keep one of them")
+        if same:
+            joined.append(_completed(part, same[0], page, found))
+    for each in variants:
+        if isinstance(each, Evidence):
+            joined.append(each)
+        elif id(each) not in used:
+            found.at(each.block, _homeless(each, parts, page))
+    return joined
+
+
+def _completed(part: Check | View, variant: Variant, page: str, found: Findings) -> Check | View:
+    """The variant with what the page says of both: its line, level, revisions, window and criterion."""
+    if isinstance(part, View) and isinstance(variant, View):
+        return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block)
+    assert isinstance(part, Check)
+    assert isinstance(variant, Check)
+    own = bool(variant.require.text)
+    if part.dialect is None and own:
+        found.at(
+            variant.block,
+            f"{_name(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out here, or "
+            "write `-- dialect: postgresql` there, where SQLite cannot hold that state",
+        )
+    elif part.dialect is not None and not own:
+        found.at(
+            variant.block,
+            f"{_name(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own here, or "
+            "take `-- dialect: postgresql` out there",
+        )
+    require = variant.require if part.dialect is not None else part.require
+    return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block, require=require)
+
+
+def _homeless(variant: Check | View, parts: list[Part], page: str) -> str:
+    """Why a variant has nothing on the page that it is a variant of."""
+    for part in parts:
+        if isinstance(part, Again) and part.id == variant.id:
+            return (
+                f"{_name(variant)} is asked again in this phase, and comes with its variant: move this block to "
+                f"`## Phase: {part.phase}`, where {page} has it"
+            )
+    known = [part.id for part in parts if type(part) is type(variant)]
+    kind = "checks" if isinstance(variant, Check) else "views"
+    there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
+    return f"{_name(variant)} has no block of that id in this phase of {page}: {there}"
+
+
+def _name(variant: Variant) -> str:
+    if isinstance(variant, Evidence):
+        return f"evidence for {', '.join(variant.check_ids)}"
+    return f"{'check' if isinstance(variant, Check) else 'view'} {variant.id}"

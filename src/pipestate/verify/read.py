@@ -1,0 +1,113 @@
+"""Reading the result of one query: the first rows, and how many there are, in bounded memory.
+
+The query goes to PostgreSQL inside `WITH … AS MATERIALIZED`, under a LIMIT: the server plans it as if it
+stood alone (with parallel workers, which a cursor would not get), stops after the rows that are shown,
+and sends no others. Only where there are more is it asked a second time, for their number alone.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, CursorResult
+from sqlalchemy.exc import DBAPIError
+
+from pipestate import db
+from pipestate.errors import PipestateError
+from pipestate.runbook.engines import ledger_names
+from pipestate.runbook.plainread import explains
+from pipestate.verify.missing import explain_missing_ledger
+from pipestate.verify.values import Result
+
+AS_WRITTEN = {"no_parameters": True}
+CHUNK = 1000
+
+_FIRST = "WITH pipestate_rows AS MATERIALIZED (\n{sql}\n) SELECT * FROM pipestate_rows LIMIT {most}"
+_COUNT = "SELECT count(*) FROM (\n{sql}\n) AS pipestate_rows"
+
+
+class QueryFailed(PipestateError):
+    """A query that gave no answer: the message says why, in one sentence."""
+
+    exit_code = 3
+
+
+def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Result:
+    """Run the SQL of a block; return its first rows and the number of all.
+
+    Raises QueryFailed where it fails, takes too long, or returns what Python cannot hold. A connection
+    that is lost is not the query's fault, and raises what the driver did.
+    """
+    with _guarded(connection, timeout_s):
+        try:
+            if connection.dialect.name == "sqlite":
+                return _counted_here(_execute(connection, ledger_names(sql)), most)
+            if explains(sql, connection.dialect.name):
+                return _counted_here(_execute(connection, sql), most)
+            return _counted_there(connection, sql, most)
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise
+            raise QueryFailed(_reason(error, timeout_s)) from error
+        except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
+            raise QueryFailed(_unreadable(error)) from error
+
+
+def _execute(connection: Connection, sql: str) -> CursorResult[tuple[object, ...]]:
+    return connection.exec_driver_sql(sql, execution_options=AS_WRITTEN)
+
+
+def _counted_there(connection: Connection, sql: str, most: int) -> Result:
+    """PostgreSQL: one row more than is shown tells whether there are more."""
+    found = _execute(connection, _FIRST.format(sql=sql, most=most + 1))
+    columns, rows = tuple(found.keys()), [tuple(row) for row in found.fetchall()]
+    total = len(rows)
+    if total > most:
+        total = max(total, int(str(_execute(connection, _COUNT.format(sql=sql)).scalar_one())))
+    return Result(columns, tuple(rows[:most]), total)
+
+
+def _counted_here(found: CursorResult[tuple[object, ...]], most: int) -> Result:
+    """SQLite, and what no other statement can take rows from: count while reading, and keep the first."""
+    columns = tuple(found.keys())
+    rows = [tuple(row) for row in found.fetchmany(most)]
+    total = len(rows)
+    while more := len(found.fetchmany(CHUNK)):
+        total += more
+    found.close()
+    return Result(columns, tuple(rows), total)
+
+
+@contextmanager
+def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
+    """A savepoint and a deadline of its own: after an error PostgreSQL would refuse everything else."""
+    if connection.dialect.name == "sqlite":
+        db.set_deadline(connection, timeout_s)
+        yield
+        return
+    milliseconds = max(1, int(timeout_s * 1000))
+    connection.exec_driver_sql("SAVEPOINT pipestate_check")
+    try:
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {milliseconds}")
+        yield
+    finally:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_check")
+            connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_check")
+
+
+def _reason(error: DBAPIError, timeout_s: float) -> str:
+    text = str(error.orig).strip()
+    code = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
+    if code == "57014" or text == "interrupted":
+        return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
+    kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
+    return explain_missing_ledger(" ".join(kept.split()), code)
+
+
+def _unreadable(error: Exception) -> str:
+    why = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+    return (
+        f"the query returned a value that cannot be read ({why}): "
+        "have it return text there, as CAST(x AS text), or another column"
+    )
