@@ -11,11 +11,16 @@ from pipestate.runbook.finding import Finding
 from pipestate.runbook.lint import examine
 
 
+def pages_of(files: Sequence[Path]) -> list[Path]:
+    """Return the pages that these files belong to: a page comes with its variants, either names both."""
+    return list(dict.fromkeys(page if (page := page_of(file)).is_file() else file for file in files))
+
+
 def lint(files: Sequence[Path], project: Project | None) -> list[Finding]:
     """Check these files; those of the project's own directory are held against its chain as well."""
     home = project.runbooks.resolve() if project is not None else None
     findings, clean = [], []
-    for page in dict.fromkeys(map(page_of, files)):
+    for page in pages_of(files):
         runbook, found = examine(page)
         findings += found
         if runbook is not None and not found and page.resolve().parent == home:

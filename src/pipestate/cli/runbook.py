@@ -27,7 +27,7 @@ app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=T
 def lint(
     named: Named,
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(metavar="[PATH]...", help="Files; else all of the project.", show_default=False),
     ] = None,
 ) -> None:
@@ -35,15 +35,13 @@ def lint(
 
     Example: pipestate runbook lint runbooks/orders.md
     """
-    from pipestate.chain.lint import lint
-    from pipestate.runbook.files import page_of
+    from pipestate.chain.lint import lint, pages_of
 
     project = project_if_any(named) if paths else find_project(named)
-    files = paths or (_every_file(project) if project else [])
+    files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
-    # A page comes with its variants, so that either of the two names both.
-    pages = list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in files))
+    pages = pages_of(files)
     findings = lint(pages, project)
     for finding in findings:
         say(str(finding))
