@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format long screens picture bench clean
+.PHONY: help demo test lint format long matrix screens rendered picture bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +34,16 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 long: $(READY) ## the long form of the crowd: 100,000 jobs of 200 sites from 8 processes
-	PIPESTATE_TEST_JOBS=100000 PIPESTATE_TEST_SITES=200 $(BIN)/python -m pytest -q tests/integration/pipeline/test_counters_crowd.py
+	PIPESTATE_TEST_JOBS=100000 PIPESTATE_TEST_SITES=200 $(BIN)/python -m pytest -q tests/integration/pipeline/counters/test_crowd.py
+
+matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18 (VERSIONS="13 18"; needs npm)
+	$(BIN)/python tests/matrix.py $(VERSIONS)
 
 screens: $(READY) ## write the kept screens anew (look at the difference)
 	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
+
+rendered: $(READY) ## write the kept scripts of the revisions anew (look at the difference)
+	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py

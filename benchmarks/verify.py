@@ -71,7 +71,9 @@ def same_sql(url: URL) -> list[str]:
         if each.skipped is None
     ]
     checks = [
-        each.check if isinstance(each.check, Check) else signoff_check(each.check, "postgresql")
+        each.check
+        if isinstance(each.check, Check)
+        else signoff_check(each.check, "postgresql", runbook=each.runbook.name, phase=each.phase.name)
         for each in asked
     ]
     return [check.sql for check in checks]

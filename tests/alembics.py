@@ -24,6 +24,14 @@ def config_for(url: str, *, x: tuple[str, ...] = ()) -> Config:
     return config
 
 
+def script_for(url: str, direction: str, revisions: str, *x: str) -> str:
+    """What `--sql` writes for that engine; no database is needed."""
+    config = config_for(url, x=x)
+    getattr(command, direction)(config, revisions, sql=True)
+    assert isinstance(config.output_buffer, io.StringIO)
+    return config.output_buffer.getvalue()
+
+
 @dataclass(frozen=True)
 class Chain:
     """The shipped chain on one database."""
@@ -58,10 +66,7 @@ class Chain:
 
     def script(self, direction: str, revisions: str, *x: str) -> str:
         """What `--sql` writes."""
-        config = config_for(self.database.text, x=x)
-        getattr(command, direction)(config, revisions, sql=True)
-        assert isinstance(config.output_buffer, io.StringIO)
-        return config.output_buffer.getvalue()
+        return script_for(self.database.text, direction, revisions, *x)
 
     def cli(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """`alembic ...` in a shell."""

@@ -6,6 +6,7 @@ asked for and does not come up is an error, never a skip.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import uuid
@@ -91,14 +92,18 @@ class Database:
         with self.engine.begin() as connection:
             yield connection
 
+    def spelt(self, statement: str) -> str:
+        """SQLite has no schemas: there the ledger's names have a prefix."""
+        return re.sub(r"\bpipestate\.(?=\w)", "pipestate_", statement) if self.is_sqlite else statement
+
     def run(self, *statements: str) -> None:
         with self.begin() as connection:
             for statement in statements:
-                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+                connection.exec_driver_sql(self.spelt(statement), execution_options={"no_parameters": True})
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         with self.engine.connect() as connection:
-            result = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+            result = connection.exec_driver_sql(self.spelt(query), execution_options={"no_parameters": True})
             return [tuple(row) for row in result]
 
     def value(self, query: str) -> object:

@@ -6,7 +6,13 @@ from alembics import Chain
 from bed import Database
 from legacy import fill_legacy
 
-SIGN_OFFS = ("backup-taken", "code-deployed", "dry-run-done", "watched-24h")
+SIGN_OFFS = (
+    ("preflight", "backup-taken"),
+    ("backfill", "code-deployed"),
+    ("backfill", "dry-run-done"),
+    ("readiness", "backup-taken"),
+    ("cleanup", "watched-24h"),
+)
 
 _AGO = re.compile(r"<(?P<text>text )?(?P<number>[0-9]+) (?P<unit>minutes|hours|days) ago>")
 
@@ -46,34 +52,34 @@ def timed(database: Database, statement: str) -> str:
 
 def observation(name: str, value: float, when: str) -> str:
     return (
-        "INSERT INTO pipestate_observation (name, value, source, actor, observed_at) "
+        "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "
         f"VALUES ('{name}', {value}, 'rq', 'cron', <{when}>)"
     )
 
 
 def reconciliation(when: str, *, found: int = 0, triggered_by: str = "cron") -> str:
     return (
-        "INSERT INTO pipestate_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
+        "INSERT INTO pipeline_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
         f"VALUES (<{when}>, <{when}>, '{triggered_by}', 'ops', {found}, {found})"
     )
 
 
 def recorded(when: str, gate: str, *, phase: str = "backfill", event: str = "verify") -> str:
     return (
-        "INSERT INTO pipestate_run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256) "
+        "INSERT INTO pipestate.run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256) "
         f"VALUES (<{when}>, 'cron', '{event}', 'sites-consolidation', '{phase}', '{gate}', '')"
     )
 
 
-def attestation(name: str) -> str:
+def attestation(phase: str, name: str) -> str:
     return (
-        "INSERT INTO pipestate_attestation (name, attested_by, attested_at) "
-        f"VALUES ('{name}', 'dba', <1 minutes ago>)"
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person, signed_at) "
+        f"VALUES ('sites-consolidation', '{phase}', '{name}', 'dba', <1 minutes ago>)"
     )
 
 
 HISTORY = (
-    "UPDATE pipestate_object SET created_at = <30 days ago>",
+    "UPDATE pipestate.object SET created_at = <30 days ago>",
     "UPDATE sites SET current_stage = 'completed', started_at = <40 days ago>, updated_at = <20 days ago>, "
     "ocr_total = 10, ocr_completed = 9, ocr_failed = 1, compilation_total = 1, compilation_completed = 1",
     # One that went the whole way with the counters, and one that had nothing to go with.
@@ -100,5 +106,5 @@ TODAY = (
     observation("deferred_coordinators", 0, "5 minutes ago"),
     observation("failed_ocr_jobs", 0, "5 minutes ago"),
     reconciliation("5 minutes ago", found=1),
-    *(attestation(name) for name in SIGN_OFFS),
+    *(attestation(phase, name) for phase, name in SIGN_OFFS),
 )

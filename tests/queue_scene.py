@@ -1,7 +1,9 @@
 """A Redis full of RQ jobs, made through RQ: those that stand in the way, and others around them."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from redis import Redis
@@ -85,3 +87,8 @@ def contents(redis: "Redis") -> dict[bytes, Any]:
         answers = pipeline.execute()
     rows = zip(keys, kinds, answers[::2], answers[1::2], strict=True)
     return {key: (kind, value, ttl >= 0) for key, kind, value, ttl in rows}
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    """The jobs of an export file."""
+    return [json.loads(line) for line in file.read_text().splitlines()]

@@ -13,14 +13,15 @@ def make_ready(database: Database) -> None:
     verified = [now - timedelta(days=8), now - timedelta(hours=1)]
     database.run(
         *(
-            "INSERT INTO pipestate_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
+            "INSERT INTO pipeline_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
             f"VALUES ('{at:%Y-%m-%d %H:%M:%S}{zone}', '{at:%Y-%m-%d %H:%M:%S}{zone}', 'cron', 'cron', 0, 0)"
             for at in runs
         ),
         *(
-            "INSERT INTO pipestate_run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256, passed) "
+            "INSERT INTO pipestate.run (recorded_at, actor, event, runbook, phase, gate, runbook_sha256, passed) "
             f"VALUES ('{at:%Y-%m-%d %H:%M:%S}{zone}', 'ci', 'verify', 'sites-consolidation', 'backfill', 'open', '', 7)"
             for at in verified
         ),
-        "INSERT INTO pipestate_attestation (name, attested_by) VALUES ('backup-taken', 'dba')",
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person) "
+        "VALUES ('sites-consolidation', 'readiness', 'backup-taken', 'dba')",
     )

@@ -144,13 +144,13 @@ BACKFILL = (
         "backfill/deferred-coordinators",
         "the last look was too long ago",
         (
-            "UPDATE pipestate_observation SET observed_at = <61 minutes ago> WHERE name = 'deferred_coordinators'",
+            "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'deferred_coordinators'",
         ),
     ),
     Break(
         "backfill/deferred-coordinators",
         "nobody has looked",
-        ("DELETE FROM pipestate_observation WHERE name = 'deferred_coordinators'",),
+        ("DELETE FROM pipestate.observation WHERE name = 'deferred_coordinators'",),
     ),
     Break(
         "backfill/failed-ocr-jobs", "there are some", (observation("failed_ocr_jobs", 1, "1 minutes ago"),)
@@ -158,12 +158,12 @@ BACKFILL = (
     Break(
         "backfill/failed-ocr-jobs",
         "the last look was too long ago",
-        ("UPDATE pipestate_observation SET observed_at = <61 minutes ago> WHERE name = 'failed_ocr_jobs'",),
+        ("UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'failed_ocr_jobs'",),
     ),
     Break(
         "backfill/failed-ocr-jobs",
         "nobody has looked",
-        ("DELETE FROM pipestate_observation WHERE name = 'failed_ocr_jobs'",),
+        ("DELETE FROM pipestate.observation WHERE name = 'failed_ocr_jobs'",),
     ),
     Break(
         "backfill/end-to-end",
@@ -182,19 +182,19 @@ BACKFILL = (
         "backfill/reconciliation-schedule",
         "the last run is too long ago",
         (
-            "UPDATE pipestate_reconciliation SET started_at = <21 minutes ago>, finished_at = <21 minutes ago> "
+            "UPDATE pipeline_reconciliation SET started_at = <21 minutes ago>, finished_at = <21 minutes ago> "
             "WHERE finished_at > <21 minutes ago>",
         ),
     ),
     Break(
         "backfill/reconciliation-schedule",
         "the runs do not come to their end",
-        ("UPDATE pipestate_reconciliation SET finished_at = NULL WHERE finished_at > <21 minutes ago>",),
+        ("UPDATE pipeline_reconciliation SET finished_at = NULL WHERE finished_at > <21 minutes ago>",),
     ),
     Break(
         "backfill/reconciliation-schedule",
         "it has never run",
-        ("DELETE FROM pipestate_reconciliation",),
+        ("DELETE FROM pipeline_reconciliation",),
         also=("readiness/reconciliation-runs", "readiness/manual-interventions"),
     ),
     Break(
@@ -241,8 +241,8 @@ READINESS = (
         "readiness/reconciliation-runs",
         "there were only nine",
         (
-            "DELETE FROM pipestate_reconciliation WHERE triggered_by = 'cron' "
-            "AND id NOT IN (SELECT id FROM pipestate_reconciliation ORDER BY id DESC LIMIT 9)",
+            "DELETE FROM pipeline_reconciliation WHERE triggered_by = 'cron' "
+            "AND id NOT IN (SELECT id FROM pipeline_reconciliation ORDER BY id DESC LIMIT 9)",
         ),
     ),
     Break(
@@ -254,7 +254,7 @@ READINESS = (
         "readiness/manual-interventions",
         "the ledger is six days old",
         (
-            "DELETE FROM pipestate_reconciliation WHERE started_at < <6 days ago>",
+            "DELETE FROM pipeline_reconciliation WHERE started_at < <6 days ago>",
             reconciliation("6 days ago"),
         ),
     ),
@@ -355,17 +355,17 @@ READINESS = (
     Break(
         "readiness/soak",
         "it has held for six days",
-        ("DELETE FROM pipestate_run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",),
+        ("DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",),
     ),
     Break(
         "readiness/soak",
         "the last record is three days old",
-        ("DELETE FROM pipestate_run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",),
+        ("DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",),
     ),
     Break(
         "readiness/soak",
         "nothing is on record",
-        ("DELETE FROM pipestate_run WHERE phase = 'backfill'",),
+        ("DELETE FROM pipestate.run WHERE phase = 'backfill'",),
     ),
 )
 

@@ -4,27 +4,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redis import Redis
-from rq import Queue
-from rq.job import Job
-
 from alembics import ROOT
 from bed import Database
-from pipestate.pipeline.reconcile import Outcome, Reconciler
+from pipestate.pipeline import reconcile
+from pipestate.pipeline.planning import Plan, Result
+from pipestate.pipeline.queues.config import QueueConfig, read_config
+from pipestate.pipeline.reconcile import Recovery, Rules
 from pipestate.pipeline.storage import Storage
-from pipestate.pipeline.wiring import Wiring, read_wiring
+from queue_beds import QueueBed, Waiting
 
-WIRING = read_wiring(ROOT / "alembic.ini")
+CONFIG = read_config(ROOT / "alembic.ini")
 
 
 @dataclass
 class Pipeline:
-    """A database at 0005, a directory with files, and an empty Redis."""
+    """A database at 0005, a directory with files, and an empty queue."""
 
     database: Database
     root: Path
-    redis: Redis
-    wiring: Wiring = WIRING
+    jobs: QueueBed
+    config: QueueConfig = CONFIG
 
     def put(self, subdomain: str, stage: str | None, *, hours: float | None = 3, **columns: object) -> None:
         """A site that was touched so many hours ago (None: nobody knows)."""
@@ -57,53 +56,31 @@ class Pipeline:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
 
-    def reconciler(self, **changes: Any) -> Reconciler:
-        given: dict[str, Any] = {"storage": Storage(self.root), "wiring": self.wiring} | changes
-        return Reconciler(self.database.url, self.redis, **given)
+    def rules(self, **changes: Any) -> Rules:
+        given: dict[str, Any] = {"storage": Storage(self.root), "config": self.config}
+        return Rules(**given | changes)
 
-    def reconcile(self, **changes: Any) -> list[Outcome]:
-        outcomes = self.reconciler(**changes).run(revision="0005")
-        assert outcomes is not None, "another reconciler is at work"
-        return outcomes
+    def plan(self, **changes: Any) -> Plan[Recovery]:
+        return reconcile.plan(self.database.url, self.jobs.queues, self.rules(**changes))
 
-    def queued(self) -> list[tuple[str, str, dict[str, Any]]]:
+    def reconcile(self, **changes: Any) -> list[Result[Recovery]]:
+        results = reconcile.run(self.database.url, self.jobs.queues, self.rules(**changes), revision="0005")
+        assert results is not None, "another reconciliation is under way"
+        return list(results)
+
+    def queued(self) -> list[Waiting]:
         """Queue, function and keywords of what waits, in order."""
-        found = []
-        for name in self.wiring.queues():
-            for job in Job.fetch_many(
-                Queue(name, connection=self.redis).get_job_ids(), connection=self.redis
-            ):
-                assert job is not None
-                found.append((name, str(job.func_name).rpartition(".")[2], job.kwargs))
-        return found
-
-    def enqueue(self, where: str, function: str) -> None:
-        """A job of a.gov: queued, scheduled, running; or as good as dead: deferred, abandoned, failed."""
-        queue = Queue("ocr", connection=self.redis)
-        job = Job.create(f"clerk.workers.{function}", args=("a.gov",), connection=self.redis, origin="ocr")
-        job.save()
-        later, earlier = 4_000_000_000, 1_000_000_000
-        if where == "queued":
-            queue.push_job_id(job.id)
-        elif where == "deferred":
-            queue.deferred_job_registry.add(job)
-        elif where in ("running", "abandoned"):
-            score = later if where == "running" else earlier
-            self.redis.zadd(queue.started_job_registry.key, {f"{job.id}:execution": score})
-        else:
-            registry = queue.scheduled_job_registry if where == "scheduled" else queue.failed_job_registry
-            self.redis.zadd(registry.key, {job.id: later})
+        return self.jobs.waiting()
 
     def site(self, subdomain: str, *columns: str) -> tuple[object, ...]:
         (row,) = self.database.rows(f"SELECT {', '.join(columns)} FROM sites WHERE subdomain = '{subdomain}'")
         return row
 
     def everything(self) -> tuple[object, ...]:
-        """All rows and all of Redis: to show that nothing was written."""
+        """All rows and all jobs: to show that nothing was written."""
         tables = ("sites", "pipeline_claim", "pipeline_job", "pipestate_reconciliation")
         rows = [self.database.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
-        keys = {key: self.redis.dump(key) for key in sorted(self.redis.keys("*"))}
-        return (*rows, keys)
+        return (*rows, self.jobs.everything())
 
 
 def _literal(value: object) -> str:
@@ -112,5 +89,5 @@ def _literal(value: object) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def told(outcomes: list[Outcome]) -> list[tuple[str, str, str]]:
-    return [(done.step.site.subdomain, str(done.result), str(done.step.action)) for done in outcomes]
+def told(results: list[Result[Recovery]]) -> list[tuple[str, str, str]]:
+    return [(done.subject.site.subdomain, str(done.outcome), str(done.subject.action)) for done in results]

@@ -2,7 +2,8 @@
 
 Why: the chain must start from something that it knows. On a production database `sites`,
 `site_progress`, `content_items` and `jobs` are there already and stay as they are; on an empty one
-they are created as the source systems had them. `pipestate_object` remembers which is which.
+they are created as the source systems had them. The ledger's table
+`object` remembers which is which; this revision installs that much of it.
 Lock: none on existing tables.
 Verified by: sites-consolidation, phase `preflight`.
 
@@ -12,10 +13,17 @@ Revises: (base)
 
 import sqlalchemy as sa
 
-from pipestate.ddl import create_table, drop_table, table_of
-from pipestate.ddl.adopt import Shape, refuse_contracted, refuse_wrong_shapes
-from pipestate.ddl.archive import drop_archive_if_empty
-from pipestate.ddl.objects import create_registry, drop_registry
+from pipestate.ddl import (
+    Shape,
+    create_table,
+    drop_archive_if_empty,
+    drop_table,
+    install_objects,
+    refuse_state,
+    refuse_wrong_shapes,
+    remove_objects,
+    table_of,
+)
 
 revision = "0001"
 down_revision = None
@@ -38,10 +46,15 @@ SHAPES = (
 
 def upgrade() -> None:
     refuse_wrong_shapes(SHAPES)
-    refuse_contracted(
-        "sites", new=("current_stage", "ocr_total"), old=("status", "last_updated"), gone="site_progress"
+    refuse_state(
+        "sites",
+        having=("current_stage", "ocr_total"),
+        lacking=("status", "last_updated"),
+        gone="site_progress",
+        message="this database is already contracted: sites has its counters, and neither the legacy columns nor "
+        "site_progress are left. Stamp it: alembic stamp 0001, then alembic upgrade head adds what is missing",
     )
-    create_registry()
+    install_objects()
     create_table(sites())
     create_table(site_progress())
     create_table(content_items())
@@ -51,7 +64,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in ("jobs", "content_items", "site_progress", "sites"):
         drop_table(table)
-    drop_registry()
+    remove_objects()
     drop_archive_if_empty()
 
 

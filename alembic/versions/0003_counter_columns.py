@@ -14,29 +14,32 @@ Revises: 0002
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
 from pipestate.ddl import (
     Index,
     add_checks,
     add_columns,
+    comment_column,
     create_index,
     create_table,
     drop_columns,
     drop_constraint,
     drop_index,
     drop_table,
+    lock_tables,
     require_not_null,
     table_of,
     use_timestamptz,
 )
-from pipestate.ddl.columns import comment_column
-from pipestate.ddl.locks import lock_tables
 
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+JSON = sa.JSON().with_variant(JSONB(), "postgresql")
 STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
 TIMES = ("started_at", "updated_at", "last_error_at")
 COUNTERS = tuple(f"{stage}_{what}" for stage in STAGES for what in ("total", "completed", "failed"))
@@ -72,6 +75,10 @@ def upgrade() -> None:
     lock_tables("sites", mode="SHARE ROW EXCLUSIVE")  # for the foreign keys
     create_table(pipeline_job())
     create_table(pipeline_claim())
+    create_table(
+        pipeline_reconciliation(),
+        Index("idx_pipeline_reconciliation_started_at", "pipeline_reconciliation", "started_at"),
+    )
     comment_column("sites", "current_stage", "fetch, ocr, compilation, extraction, deploy or completed")
     comment_column(
         "sites",
@@ -81,6 +88,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    drop_table("pipeline_reconciliation")
     drop_table("pipeline_claim")
     drop_table("pipeline_job")
     for index in INDEXES:
@@ -144,5 +152,32 @@ def pipeline_claim() -> sa.Table:
         sa.PrimaryKeyConstraint("subdomain", name="pk_pipeline_claim"),
         sa.ForeignKeyConstraint(
             ["subdomain"], ["sites.subdomain"], name="fk_pipeline_claim_site", ondelete="CASCADE"
+        ),
+    )
+
+
+def pipeline_reconciliation() -> sa.Table:
+    """Every run of `pipestate reconcile`: when, by whom, what became of the sites it found."""
+    return table_of(
+        "pipeline_reconciliation",
+        sa.Column("id", BIG_ID, sa.Identity(), nullable=False),
+        sa.Column(
+            "started_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.func.current_timestamp(),
+            nullable=False,
+        ),
+        sa.Column("finished_at", sa.DateTime(timezone=True)),
+        sa.Column("triggered_by", sa.String(20), nullable=False),
+        sa.Column("actor", sa.String, nullable=False),
+        sa.Column("revision", sa.String(32)),
+        counter("found"),
+        counter("recovered"),
+        counter("skipped"),
+        counter("failed"),
+        sa.Column("details", JSON),
+        sa.PrimaryKeyConstraint("id", name="pk_pipeline_reconciliation"),
+        sa.CheckConstraint(
+            "triggered_by IN ('cron', 'manual')", name="ck_pipeline_reconciliation_triggered_by"
         ),
     )

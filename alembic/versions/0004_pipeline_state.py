@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from pipestate.ddl import (
     Index,
     KeyOf,
+    Shape,
     add_checks,
     add_columns,
     add_foreign_key,
@@ -24,12 +25,12 @@ from pipestate.ddl import (
     drop_constraint,
     drop_index,
     drop_table,
+    lock_tables,
+    refuse_wrong_shapes,
     require_not_null,
     table_of,
     use_timestamptz,
 )
-from pipestate.ddl.adopt import Shape, refuse_wrong_shapes
-from pipestate.ddl.locks import lock_tables
 
 revision = "0004"
 down_revision = "0003"

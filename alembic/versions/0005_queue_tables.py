@@ -20,6 +20,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from pipestate.ddl import (
     Index,
     KeyOf,
+    Shape,
     add_checks,
     add_columns,
     add_foreign_key,
@@ -31,12 +32,12 @@ from pipestate.ddl import (
     drop_index,
     drop_table,
     drop_view,
+    lock_tables,
+    refuse_wrong_shapes,
     require_not_null,
+    set_default,
     table_of,
 )
-from pipestate.ddl.adopt import Shape, refuse_wrong_shapes, set_default
-from pipestate.ddl.locks import lock_tables
-from pipestate.ddl.sql import is_sqlite
 
 revision = "0005"
 down_revision = "0004"
@@ -92,7 +93,7 @@ def upgrade() -> None:
     create_table(queue_history(), *HISTORY_INDEXES)
     create_view(
         "stale_workers",
-        STALE_WORKERS_SQLITE if is_sqlite() else STALE_WORKERS,
+        {"postgresql": STALE_WORKERS, "sqlite": STALE_WORKERS_SQLITE},
         comment="Workers of any status that have been silent for more than two minutes; "
         "one that is gone for good leaves it when its row in worker_heartbeats is deleted",
     )

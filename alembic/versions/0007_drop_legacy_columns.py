@@ -16,19 +16,23 @@ Revises: 0006
 """
 
 import sqlalchemy as sa
+from alembic import op
 
-from pipestate.ddl import add_columns, archive_columns, restore_columns, table_of
-from pipestate.ddl.archive import (
+from pipestate.ddl import (
+    add_columns,
+    archive_columns,
     changed_since_archived,
+    comment_table,
+    drop_archived_columns,
+    empty_copy,
     forget_archived,
     note_absence,
+    refuse_late_writes,
     require_archived,
+    restore_columns,
+    table_of,
 )
-from pipestate.ddl.column_archive import drop_archived_columns, refuse_late_writes
-from pipestate.ddl.column_return import empty_copy
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.sql import is_sqlite
-from pipestate.ddl.tables import comment_table
 from pipestate.gate import gate, require
 
 revision = "0007"
@@ -39,7 +43,6 @@ depends_on = None
 GATE = "sites-consolidation/readiness"
 # The criteria that must still be in the runbook, whoever has edited it.
 INSISTED = (
-    "backup-taken",
     "stuck-sites",
     "reconciliation-runs",
     "health-score",
@@ -57,7 +60,7 @@ EXTRACTED = "s.extraction_total > 0 AND s.extraction_completed + s.extraction_fa
 
 
 def upgrade() -> None:
-    with gate(GATE, lock=["sites"], insist=INSISTED, prepare=archive):
+    with gate(GATE, lock=["sites"], insist=INSISTED, sign_offs=["backup-taken"], prepare=archive):
         refuse_late_writes("sites", within="24 hours", gate=GATE)
         drop_archived_columns("sites", COLUMNS)
     note_absence("columns", "sites")
@@ -98,7 +101,7 @@ def derived() -> dict[str, str]:
     """What the old code would have written, over a site `s` and its archived values `a`."""
     when = (
         "strftime('%Y-%m-%dT%H:%M:%S', s.updated_at)"
-        if is_sqlite()
+        if op.get_context().dialect.name == "sqlite"
         else "to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')"
     )
     return {

@@ -29,8 +29,8 @@ from pipestate.pipeline import (
     advance_stage,
     finish_job,
     initialize_stage,
+    open_storage,
 )
-from pipestate.pipeline.storage import open_storage
 
 QUEUES = ("fetch", "ocr", "compilation", "extraction", "deploy")
 

@@ -1,14 +1,18 @@
-"""Which database, and where the chain and the runbooks live: one answer for pipestate and Alembic."""
+"""Which database, and where the chain and the runbooks live: one answer for pipestate and Alembic.
+
+SQLAlchemy is imported when a URL is parsed: commands that need no database start without it.
+"""
 
 import configparser
 import os
 from collections.abc import Mapping
 from pathlib import Path
-
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from pipestate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 HOW_TO_NAME_A_DATABASE = (
     "give --database-url (Alembic: -x url=...), or set PIPESTATE_DATABASE_URL or DATABASE_URL, "
@@ -22,7 +26,7 @@ def resolve_url(
     *,
     ini_url: str | None = None,
     environ: Mapping[str, str] | None = None,
-) -> URL:
+) -> "URL":
     """The first of: the option, PIPESTATE_DATABASE_URL, DATABASE_URL, alembic.ini."""
     environ = os.environ if environ is None else environ
     sources = {
@@ -37,7 +41,7 @@ def resolve_url(
     raise ConfigError(f"no database given: {HOW_TO_NAME_A_DATABASE}")
 
 
-def parse_url(text: str, *, source: str = "the database URL") -> URL:
+def parse_url(text: str, *, source: str = "the database URL") -> "URL":
     """A URL with the driver that pipestate uses.
 
     SQLAlchemy 2.1 reads a bare `postgresql://` as psycopg 3, and no version knows `postgres://`.
@@ -45,6 +49,9 @@ def parse_url(text: str, *, source: str = "the database URL") -> URL:
     >>> parse_url("postgres://app@db/civic").drivername
     'postgresql+psycopg2'
     """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     unreadable = ConfigError(
         f"{source} is not a database URL; it looks like postgresql://user:password@host:5432/name "
         "(a special character in the password must be percent-encoded)"
@@ -61,7 +68,7 @@ def parse_url(text: str, *, source: str = "the database URL") -> URL:
     return url.set(drivername=DRIVERS[backend])
 
 
-def shown(url: URL) -> str:
+def shown(url: "URL") -> str:
     """The URL as people may see it: the password masked, the driver left out.
 
     >>> shown(parse_url("postgresql://app:secret@db/civic"))
@@ -72,7 +79,7 @@ def shown(url: URL) -> str:
     return plain.difference_update_query(secret).render_as_string(hide_password=True)
 
 
-def without_secrets(message: str, url: URL) -> str:
+def without_secrets(message: str, url: "URL") -> str:
     """A driver's message with this URL's password masked, however it was spelt."""
     passwords = [url.password, *(value for name, value in url.query.items() if "password" in name.lower())]
     for password in passwords:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
 from pipestate.errors import Unreachable
+from pipestate.interrupt import listen, telling
 
 CONNECT_TIMEOUT_S = 10
 
@@ -24,6 +25,22 @@ SETTINGS = (
     "SET LOCAL standard_conforming_strings = on",
     "SET LOCAL row_security = off",
 )
+
+# The world of a look: what a check sees, wherever it runs and whatever the role, the database, a psqlrc or
+# somebody's env.py has set. Set for a transaction or a savepoint.
+WORLD = {
+    "transaction_read_only": "on",
+    "row_security": "off",
+    "TimeZone": "UTC",
+    "standard_conforming_strings": "on",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
+    "extra_float_digits": "1",
+    "quote_all_identifiers": "off",
+    "lock_timeout": "10s",
+}
 
 # What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
 SQLITE_READS = frozenset(
@@ -60,7 +77,11 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
     together refuse what either alone lets through (PRAGMA, ATTACH, VACUUM INTO).
     """
     engine = engine_for(url, readonly=True)
-    with reachable(url), engine.connect() as plain:
+    with (
+        telling(lambda: "what ran was cancelled, nothing was changed"),
+        reachable(url),
+        engine.connect() as plain,
+    ):
         if url.get_backend_name() == "sqlite":
             _lock_down(plain)
             yield plain
@@ -68,7 +89,7 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
         connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         if snapshot is not None:
             connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-        apply_settings(connection)
+        set_world(connection)
         connection.exec_driver_sql("SELECT 1")  # from here on the transaction cannot be made to write
         yield connection
 
@@ -76,7 +97,8 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
 @contextmanager
 def writer(url: URL) -> Iterator[Connection]:
     """A connection inside a transaction that is committed at the end."""
-    with reachable(url), engine_for(url).begin() as connection:
+    rolled_back = "what ran was cancelled and rolled back"
+    with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
         if url.get_backend_name() != "sqlite":
             apply_settings(connection)
         yield connection
@@ -91,6 +113,7 @@ def apply_settings(connection: Connection) -> None:
 def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     """An engine without a pool: a command connects, works and goes."""
     if url.get_backend_name() != "sqlite":
+        listen()
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
         return create_engine(url, poolclass=NullPool, connect_args=arguments)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
@@ -132,6 +155,29 @@ def _reason(url: URL, error: DBAPIError) -> str:
 
 def _foreign_keys_on(driver: Any, _record: object) -> None:
     driver.execute("PRAGMA foreign_keys = ON")
+
+
+@contextmanager
+def look(connection: Connection) -> Iterator[None]:
+    """Read in a world of one's own, inside the transaction that is there; its locks stay, nothing else does."""
+    if connection.dialect.name == "sqlite":
+        with read_only(connection):
+            yield
+        return
+    connection.exec_driver_sql("SAVEPOINT pipestate_look")
+    set_world(connection)
+    try:
+        yield
+    finally:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_look")
+            connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_look")
+
+
+def set_world(connection: Connection) -> None:
+    """Set the world of a look until the end of the transaction or savepoint, in one round trip."""
+    settings = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in WORLD.items())
+    connection.exec_driver_sql(f"SELECT {settings}")
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """What can go wrong, as one family: each error says what is wrong, where, and what to do next."""
 
+# What our own PL/pgSQL raises with: the message is already the sentence.
+OWN_SQLSTATE = "PSTAT"
+
 
 class PipestateError(Exception):
     """The root. `exit_code` is what the command line ends with."""

@@ -6,4 +6,4 @@ Progress = Callable[[int, int], None]  # how many of how many
 
 
 def untold(done: int, total: int) -> None:
-    """For whoever does not want to know."""
+    """A progress callback that does nothing."""

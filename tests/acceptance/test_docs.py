@@ -17,7 +17,7 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
-from pipestate.ddl.locks import one_migration_at_a_time
+from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.render.machine import SCHEMA
 from pipestate.runbook.directives import has_directives

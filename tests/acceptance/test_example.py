@@ -14,6 +14,7 @@ from rq import Queue
 
 from alembics import ROOT, Chain
 from bed import Postgres
+from queue_beds import RqBed
 from stuck_sites import Pipeline
 
 SITES = [f"site{number}.gov" for number in range(3)]
@@ -22,15 +23,20 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def pipeline(postgres: Postgres, redis_url: str, tmp_path: Path) -> Iterator[Pipeline]:
-    database = postgres.copy_of("expanded", lambda empty: Chain(empty).upgrade("0005"))
+def redis(redis_url: str) -> Iterator[Redis]:
     with Redis.from_url(redis_url) as redis:
         redis.flushall()
-        pipeline = Pipeline(database, tmp_path, redis)
-        for subdomain in SITES:
-            pipeline.put(subdomain, None)
-            pipeline.files(subdomain, pdfs=DOCUMENTS, texts=0)
-        yield pipeline
+        yield redis
+
+
+@pytest.fixture
+def pipeline(postgres: Postgres, redis: Redis, tmp_path: Path) -> Iterator[Pipeline]:
+    database = postgres.copy_of("expanded", lambda empty: Chain(empty).upgrade("0005"))
+    pipeline = Pipeline(database, tmp_path, RqBed(redis))
+    for subdomain in SITES:
+        pipeline.put(subdomain, None)
+        pipeline.files(subdomain, pdfs=DOCUMENTS, texts=0)
+    yield pipeline
     postgres.drop(database)
 
 
@@ -100,8 +106,8 @@ def test_a_site_goes_from_fetch_to_completed(pipeline: Pipeline, redis_url: str)
     all_home(pipeline)
 
 
-def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis_url: str) -> None:
-    started = Queue("ocr", connection=pipeline.redis).started_job_registry
+def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis: Redis, redis_url: str) -> None:
+    started = Queue("ocr", connection=redis).started_job_registry
     start_all(pipeline, redis_url)
     # A simple one works in its own process: RQ's usual worker would leave the fork behind.
     with workers(pipeline, redis_url, 1, "--simple", OCR_SECONDS="600") as (victim,):
@@ -116,8 +122,8 @@ def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis_url: str) -> No
 
     # Hours go by: RQ takes the job for abandoned, and the site is stuck.
     pipeline.age()
-    for entry, _ in pipeline.redis.zscan_iter(started.key):
-        pipeline.redis.zadd(started.key, {entry: 1})
+    for entry, _ in redis.zscan_iter(started.key):
+        redis.zadd(started.key, {entry: 1})
     output = done(run(pipeline, redis_url, "-m", "pipestate", "reconcile"))
     assert "Found 1 stuck site\n" in output
     assert f"{stuck} (ocr): 3 of 4 documents have text → 1 job again" in output
@@ -128,10 +134,10 @@ def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis_url: str) -> No
     all_home(pipeline)
 
 
-def test_a_job_that_runs_out_of_time_is_counted(pipeline: Pipeline, redis_url: str) -> None:
+def test_a_job_that_runs_out_of_time_is_counted(pipeline: Pipeline, redis: Redis, redis_url: str) -> None:
     pipeline.put("slow.gov", "ocr", hours=0, ocr_total=1)
     keywords = {"subdomain": "slow.gov", "run_id": "first", "pdf_path": "slow.pdf"}
-    queue = Queue("ocr", connection=pipeline.redis)
+    queue = Queue("ocr", connection=redis)
     queue.enqueue("clerk.workers.ocr_page_job", kwargs=keywords, job_timeout=1)
     with workers(pipeline, redis_url, 1, OCR_SECONDS="600") as (worker,):
         done(worker)

@@ -28,12 +28,21 @@ class Verb:
 
 def verbs(command: Any, name: str = "pipestate") -> Iterator[Verb]:
     yield Verb(name, command)
-    for part, child in getattr(command, "commands", {}).items():
-        yield from verbs(child, f"{name} {part}")
+    if hasattr(command, "commands"):
+        context = typer.Context(command)
+        for part in command.list_commands(context):
+            yield from verbs(command.get_command(context, part), f"{name} {part}")
 
 
 ALL = list(verbs(typer.main.get_command(app)))
 COMMANDS = [verb for verb in ALL if not verb.is_group]
+
+
+def test_all_commands_are_looked_at() -> None:
+    names = {verb.name for verb in ALL}
+    assert {"pipestate verify", "pipestate runbook lint", "pipestate queues clear", "pipestate demo"} <= names
+
+
 EXAMPLE = re.compile(r"^\s*Example: (.+)$", re.MULTILINE)
 
 

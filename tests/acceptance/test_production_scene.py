@@ -11,6 +11,7 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres
 from pages import Command, Shell
 from pipestate.pipeline.demo import scene
+from queue_beds import RqBed
 from stuck_sites import Pipeline
 
 
@@ -29,7 +30,7 @@ def production(postgres: Postgres, redis_url: str, tmp_path: Path) -> Iterator[P
     with Redis.from_url(redis_url) as redis:
         redis.flushall()
         scene.fill_queues(redis, storage)
-        yield Pipeline(database, storage, redis)
+        yield Pipeline(database, storage, RqBed(redis))
     postgres.drop(database)
 
 

@@ -72,7 +72,11 @@ def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
     ):
         done = shell.run(command)
         assert done.returncode == 0, command + done.stderr
-    for statement in ("DELETE FROM pipestate_run", "UPDATE sites SET status = 'x'"):
+    for statement in (
+        "DELETE FROM pipestate.run",
+        "UPDATE pipestate.result SET outcome = 'passed'",
+        "UPDATE sites SET status = 'x'",
+    ):
         with pytest.raises(DBAPIError, match="permission denied"):
             recorder.run(statement)
 
@@ -90,8 +94,8 @@ def test_the_operator_can_reconcile_and_cannot_touch_the_rest(
     for command in ("observe", "reconcile", "verify content-item-pipeline-state --record", "status"):
         done = shell.run(f"pipestate {command}")
         assert done.returncode == 0, command + done.stderr
-    assert operator.rows("SELECT found, recovered, failed FROM pipestate_reconciliation") == [(1, 1, 0)]
-    for statement in ("DELETE FROM sites", "DELETE FROM pipestate_run", "DROP TABLE site_progress"):
+    assert operator.rows("SELECT found, recovered, failed FROM pipeline_reconciliation") == [(1, 1, 0)]
+    for statement in ("DELETE FROM sites", "DELETE FROM pipestate.run", "DROP TABLE site_progress"):
         with pytest.raises(DBAPIError, match=r"permission denied|must be owner"):
             operator.run(statement)
 
@@ -116,11 +120,16 @@ def test_the_query_that_asks_for_session_replication_role_tells_who_may(
 
 
 def test_an_owner_who_may_not_create_a_schema_can_expand_and_loses_nothing(postgres: Postgres) -> None:
+    """The right to create one is asked for only where it is missing: the ledger's, then the archive's."""
     database = postgres.create()
     role = f"owner_{database.url.database}"
     database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"GRANT CREATE, USAGE ON SCHEMA public TO {role}")
     owner = Database(database.url.set(username=role, password="x"))
     fill_legacy(owner, sites=20)
+    with pytest.raises(MigrationError, match="permission denied for database"):
+        Chain(owner).upgrade("0005")
+    assert Chain(owner).revision() is None
+    database.run(f"CREATE SCHEMA pipestate AUTHORIZATION {role}")
     with pytest.raises(MigrationError, match="permission denied for database"):
         Chain(owner).contract()
     assert Chain(owner).revision() == "0005"

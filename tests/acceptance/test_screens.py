@@ -18,6 +18,7 @@ from alembics import ROOT, Chain
 from bed import Database, Sqlite
 from legacy import fill_legacy
 from pipestate.pipeline.demo import scene
+from queue_beds import RqBed
 from stuck_sites import Pipeline
 from terminal import Typed, in_terminals, plain
 
@@ -60,12 +61,13 @@ SELECT 1 AS n;
 def fill(database: Database) -> None:
     fill_legacy(database)
     Chain(database).upgrade("0005")
-    pipeline = Pipeline(database, Path(), Redis())
+    pipeline = Pipeline(database, Path(), RqBed(Redis()))
     for number, stage in enumerate(("ocr", "ocr", "extraction", "deploy", "completed", "completed")):
         columns = {f"{stage}_total": 5, f"{stage}_completed": 5} if stage != "completed" else {}
         pipeline.put(f"new{number}.example.gov", stage, hours=number + 2.51, **columns)
     database.run(
-        "INSERT INTO pipestate_attestation (name, attested_by, note) VALUES ('backup-taken', 'dba', 's3')"
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person, note) "
+        "VALUES ('sites-consolidation', 'readiness', 'backup-taken', 'dba', 's3')"
     )
 
 

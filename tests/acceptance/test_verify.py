@@ -126,9 +126,9 @@ def test_wrong_input_is_one_sentence(pg_chain: Chain, arguments: list[str], said
 
 def test_the_ledger_is_needed_for_a_sign_off(pg_chain: Chain) -> None:
     pg_chain.upgrade("0001")
-    done = on(pg_chain.database, "attest", "backup-taken", "--by", "dba")
+    done = on(pg_chain.database, "attest", "preflight/backup-taken", "--by", "dba")
     assert done.returncode == 2
-    assert "alembic upgrade 0002 first" in done.stderr
+    assert "this database has no ledger: run `pipestate ledger install`, or a revision" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_an_output_that_cannot_be_written(legacy: Database) -> None:
 def test_a_recorded_run_is_in_the_ledger(legacy: Database) -> None:
     Chain(legacy).upgrade("0005")
     on(legacy, "verify", "--record")
-    rows = legacy.rows("SELECT runbook, phase, gate, revision FROM pipestate_run ORDER BY id")
+    rows = legacy.rows("SELECT runbook, phase, gate, revision FROM pipestate.run ORDER BY id")
     assert ("sites-consolidation", "readiness", "closed", "0005") in rows
     assert not [row for row in rows if row[1] in ("preflight", "cleanup")], "a phase that did not run"
     entries = json.loads(on(legacy, "history", "--json").stdout)
@@ -235,7 +235,7 @@ def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
     pg_chain.upgrade("0002")
     done = on(pg_chain.database, "observe", "--json", REDIS_URL=redis_url)
     assert json.loads(done.stdout) == {"deferred_coordinators": 3.0, "failed_ocr_jobs": 0.0}
-    rows = pg_chain.database.rows("SELECT name, value, source FROM pipestate_observation ORDER BY name")
+    rows = pg_chain.database.rows("SELECT name, value, source FROM pipestate.observation ORDER BY name")
     assert rows == [("deferred_coordinators", 3.0, "rq"), ("failed_ocr_jobs", 0.0, "rq")]
 
 
@@ -263,7 +263,7 @@ def test_purge_drops_the_archive_and_the_way_back_is_refused(legacy: Database) -
     assert "257 rows" in asked.stdout
     done = on(legacy, "purge", "--older-than", "0m", "--yes")
     assert done.returncode == 0, done.stderr
-    assert legacy.value("SELECT count(*) FROM pipestate_run WHERE event = 'purge'") == 2
+    assert legacy.value("SELECT count(*) FROM pipestate.run WHERE event = 'purge'") == 2
     with pytest.raises(MigrationError, match="is gone"):
         Chain(legacy).downgrade("-2")
     verified = json.loads(on(legacy, "verify", "--phase", "sites-consolidation/cleanup", "--json").stdout)

@@ -6,14 +6,16 @@ import sqlalchemy as sa
 from alembics import Chain
 from bed import Database
 from legacy import everything_legacy
+from pipestate.ledger.tables import ledger_on
 from ready import make_ready
 
 NEW_TABLES = (
-    "pipestate_object",
-    "pipestate_run",
-    "pipestate_attestation",
-    "pipestate_observation",
-    "pipestate_reconciliation",
+    "pipestate.object",
+    "pipestate.run",
+    "pipestate.result",
+    "pipestate.attestation",
+    "pipestate.observation",
+    "pipeline_reconciliation",
     "pipeline_job",
     "pipeline_claim",
     "content_item_pipeline_state",
@@ -24,10 +26,17 @@ NEW_TABLES = (
 
 
 def tables(database: Database) -> set[str]:
+    """Those of the application by name, those of the ledger as `pipestate.run` on both engines."""
     if database.is_sqlite:
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'pipestate_archive_%'"
-    else:
-        query = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+        names = {str(row[0]) for row in database.rows(query)}
+        ledger = set(ledger_on("sqlite").metadata.tables)
+        return {f"pipestate.{name.removeprefix('pipestate_')}" if name in ledger else name for name in names}
+    query = (
+        "SELECT CASE relnamespace::regnamespace::text WHEN 'public' THEN relname::text "
+        "ELSE relnamespace::regnamespace || '.' || relname END FROM pg_class "
+        "WHERE relkind = 'r' AND relnamespace IN ('public'::regnamespace, to_regnamespace('pipestate'))"
+    )
     return {str(row[0]) for row in database.rows(query)}
 
 
@@ -80,7 +89,8 @@ def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(legacy_chain
     before = tables(legacy_chain.database)
     legacy_chain.contract()
     legacy_chain.downgrade("base")
-    assert tables(legacy_chain.database) == before | {"pipestate_alembic_version"}
+    ledger = {f"pipestate.{name}" for name in ("run", "result", "attestation", "observation")}
+    assert tables(legacy_chain.database) == before | ledger | {"pipestate_alembic_version"}
     assert "owner_email" in columns(legacy_chain.database, "sites")
     assert "ocr_total" not in columns(legacy_chain.database, "sites")
 
@@ -97,7 +107,7 @@ def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(cha
         "VALUES (7, 'technical', 'pending')",
         "INSERT INTO job_results (job_id, directory_name, status, idempotency_key) VALUES (9, 'd', 'failed', 'k')",
         "INSERT INTO queue_history (job_id, event) VALUES (9, 'queued')",
-        "INSERT INTO pipestate_attestation (name, attested_by) VALUES ('backup-taken', 'dba')",
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person) VALUES ('r', 'p', 'n', 'dba')",
         "INSERT INTO pipeline_job (subdomain, stage, job_key) VALUES ('a.gov', 'ocr', 'k1')",
     )
     held: tuple[str, ...] = (
@@ -108,11 +118,12 @@ def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(cha
         "job_results",
         "queue_history",
     )
-    held += ("pipestate_attestation", "pipeline_job")
+    held += ("pipeline_job",)
     chain.downgrade("base")
     assert not set(held) & tables(database)
+    assert database.value("SELECT count(*) FROM pipestate.attestation") == 1, "the ledger stays where it is"
     chain.upgrade("0005")
-    for table in held:
+    for table in (*held, "pipestate.attestation"):
         assert database.value(f"SELECT count(*) FROM {table}") == 1, table
     chain.contract()
     chain.check()

@@ -8,7 +8,7 @@ from bed import Database, Postgres
 from legacy import everything_legacy
 from pipestate.ddl import MigrationError
 from pipestate.gate import GateClosed
-from pipestate.gate import context as gate
+from pipestate.gate import online as gate
 
 
 def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:
@@ -50,7 +50,7 @@ def test_force_goes_through_and_is_written_down(legacy_chain: Chain) -> None:
     legacy_chain.upgrade("head", "force=incident 42")
     assert legacy_chain.revision() == "0007"
     ledger = legacy_chain.database.rows(
-        "SELECT DISTINCT event, reason, revision, gate FROM pipestate_run ORDER BY revision"
+        "SELECT DISTINCT event, reason, revision, gate FROM pipestate.run ORDER BY revision"
     )
     assert ("force", "incident 42", "0006", "closed") in ledger
     assert ("force", "incident 42", "0007", "closed") in ledger
@@ -252,8 +252,10 @@ def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain)
     legacy_chain.downgrade("-1", "force=we need the columns")
     assert legacy_chain.revision() == "0006"
     assert legacy_chain.database.value("SELECT count(*) FROM sites WHERE status IS NULL") == 300
-    forced = "SELECT runbook, phase, reason, revision FROM pipestate_run WHERE event = 'force'"
-    assert legacy_chain.database.rows(forced) == [("downgrade", "sites", "we need the columns", "0007")]
+    forced = "SELECT reason, revision FROM pipestate.run WHERE event = 'force'"
+    assert legacy_chain.database.rows(forced) == [
+        ("downgrade without the archive of the legacy columns of sites: we need the columns", "0007")
+    ]
 
 
 def test_a_write_between_copy_and_drop_closes_the_gate(

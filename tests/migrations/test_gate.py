@@ -24,7 +24,7 @@ if context.is_offline_mode():
 else:
     engine = create_engine(url)
     with engine.connect() as connection:
-        context.configure(connection=connection)
+        context.configure(connection=connection, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
 """
@@ -41,7 +41,7 @@ from alembic import op
 from pipestate.gate import gate
 revision, down_revision = "b2", "a1"
 def upgrade():
-    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"]):
+    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"], revision=revision):
         op.execute("DROP TABLE old_orders")
 def downgrade():
     op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp)")
@@ -129,7 +129,7 @@ def test_an_empty_table_is_nothing_to_lose(app: App) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ('["old_ordres"]', "revision b2 locks old_ordres, which does not exist: mend the name in `lock`"),
+        ('["old_ordres"]', "revision b2 locks old_ordres, which does not exist: fix the name in `lock`"),
         ('["app.old_orders"]', "revision b2 locks app.old_orders, which does not exist"),
         ('"old_orders"', "lock='old_orders': give a list of the tables"),
         ("[]", "lock=[]: give a list of the tables"),
@@ -166,6 +166,16 @@ def test_a_table_may_be_gone_where_the_revision_says_so(app: App) -> None:
 
 def write_lock(app: App, lock: str) -> None:
     (app.root / "alembic" / "versions" / "b2.py").write_text(SECOND.replace('["old_orders"]', lock))
+
+
+def test_a_gate_that_is_not_told_its_revision_says_how_to_tell_it(app: App) -> None:
+    at_a1_with_rows(app)
+    revision = app.root / "alembic" / "versions" / "b2.py"
+    revision.write_text(SECOND.replace(", revision=revision", ""))
+    done = app.alembic("upgrade", "head")
+    assert (done.returncode, app.has_table()) == (255, True)
+    assert "write gate(..., revision=revision)" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_write_between_the_two_passes_closes_the_gate(app: App) -> None:
@@ -215,7 +225,7 @@ def test_force_goes_through_with_a_reason(app: App) -> None:
 @pytest.mark.parametrize(
     ("blocks", "front", "said"),
     [
-        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on signed"),
+        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on the check signed"),
         ([], '  ready: {from: "a1", until: "b2", opens: ["zz"]}\n', "opens zz, not b2"),
     ],
 )

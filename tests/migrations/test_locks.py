@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -14,7 +15,7 @@ from alembic.operations import Operations
 from alembics import ROOT, Chain
 from bed import Database
 from pipestate.ddl import MigrationError, lock_tables
-from pipestate.ddl.failure import OWN_SQLSTATE
+from pipestate.errors import OWN_SQLSTATE
 
 
 def in_a_revision(connection: sa.Connection) -> AbstractContextManager[Operations]:
@@ -36,7 +37,7 @@ def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Cha
 
 
 def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipestate.ddl import columns, locks
+    from pipestate.ddl.postgresql import columns, locks
 
     def impatient(*tables: str, **options: object) -> None:
         locks.lock_tables(*tables, patience_s=0.3, **options)  # type: ignore[arg-type]
@@ -139,14 +140,14 @@ def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.M
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
     from pipestate.environment import migrate as environment
 
-    step = environment._online_step
+    step = environment._assert_alone
 
-    def lose_the_lock(migration: MigrationContext, current: object) -> None:
+    def lose_the_lock(migration: MigrationContext, current: Any) -> None:
         assert migration.connection is not None
         migration.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
-        step(migration, current)  # type: ignore[arg-type]
+        step(migration, current)
 
-    monkeypatch.setattr(environment, "_online_step", lose_the_lock)
+    monkeypatch.setattr(environment, "_assert_alone", lose_the_lock)
     with pytest.raises(MigrationError, match="pooler in session mode"):
         pg_chain.upgrade("head")
     assert pg_chain.revision() is None

@@ -220,7 +220,9 @@ def killed_before_the_columns_go(pg: Database, monkeypatch: pytest.MonkeyPatch) 
     chain = Chain(pg)
     chain.contract("0006")
     with monkeypatch.context() as patch:
-        patch.setattr("pipestate.ddl.column_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';")
+        patch.setattr(
+            "pipestate.ddl.postgresql.columns_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';"
+        )
         with pytest.raises(MigrationError, match="killed"):
             chain.upgrade("head")
     return chain

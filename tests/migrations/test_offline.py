@@ -53,7 +53,7 @@ def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Chain, Chain])
     run(offline, offline.script("upgrade", "base:head", FORCE))
     assert offline.revision() == "0007"
     assert dump(offline.database) == dump(online.database)
-    assert offline.database.value("SELECT count(*) FROM pipestate_run WHERE reason = 'a drill'") == 3
+    assert offline.database.value("SELECT count(*) FROM pipestate.run WHERE reason = 'a drill'") == 3
     run(offline, offline.script("downgrade", "head:base"))
     assert everything_legacy(offline.database) == before
     run(offline, offline.script("upgrade", "base:head", FORCE))

@@ -1,12 +1,15 @@
 """What the Tab key offers: names out of the runbooks, without a database. It never says that something is wrong."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pipestate.errors import PipestateError
-from pipestate.runbook.model import Runbook
+
+if TYPE_CHECKING:
+    from pipestate.runbook.model import Runbook
 
 
-def _names(of: Callable[[Runbook], list[str]]) -> Callable[[str], list[str]]:
+def _names(of: "Callable[[Runbook], list[str]]") -> Callable[[str], list[str]]:
     def offer(incomplete: str) -> list[str]:
         from pipestate.cli.options import project_ini
         from pipestate.runbook.find import every_runbook
@@ -24,4 +27,11 @@ runbook = _names(lambda book: [book.name])
 phase = _names(
     lambda book: [name for phase in book.phases for name in (phase.name, f"{book.name}/{phase.name}")]
 )
-signoff = _names(lambda book: [check.id for phase in book.phases for check in phase.signoffs])
+signoff = _names(
+    lambda book: [
+        name
+        for phase in book.phases
+        for check in phase.signoffs
+        for name in (check.id, f"{phase.name}/{check.id}", f"{book.name}/{phase.name}/{check.id}")
+    ]
+)

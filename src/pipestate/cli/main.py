@@ -9,31 +9,18 @@ from typing import Annotated
 import typer
 
 from pipestate import __version__
-from pipestate.cli import ledger, purge, runbook, status, verify
+from pipestate.cli.commands import Commands
 from pipestate.cli.output import say
 from pipestate.config import project_root
 from pipestate.errors import PipestateError
-from pipestate.pipeline.cli import backfill, queues, reconcile
-from pipestate.pipeline.demo.story import demo
 
 app = typer.Typer(
+    cls=Commands,
     help="Runbooks that run, and destructive migrations that wait for their gate.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command()(verify.verify)
-app.command()(verify.gate)
-app.command()(status.plan)
-app.command()(status.status)
-app.command()(backfill.backfill)
-app.command()(ledger.attest)
-app.command()(ledger.observe)
-app.command()(reconcile.reconcile)
-app.command()(ledger.history)
-app.add_typer(queues.app, name="queues")
-app.add_typer(runbook.app, name="runbook")
-app.command()(purge.purge)
-app.command()(demo)
 
 
 def _version(asked: bool) -> None:

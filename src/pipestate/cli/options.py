@@ -3,14 +3,17 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from sqlalchemy import URL
 
-from pipestate import config, db
-from pipestate.chain.position import Position
+from pipestate import config
 from pipestate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from pipestate.chain.position import Position
 
 DatabaseUrl = Annotated[
     str | None,
@@ -38,7 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 class Target:
     """Which database, of which Alembic project."""
 
-    url: URL
+    url: "URL"
     ini: Path
 
     @property
@@ -49,7 +52,8 @@ class Target:
         shipped = self.ini == config.project_root() / "alembic.ini"
         return 'alembic -c "$(pipestate --alembic-ini)"' if shipped else f"alembic -c {self.ini}"
 
-    def revisions(self) -> Position:
+    def revisions(self) -> "Position":
+        from pipestate import db
         from pipestate.chain.revisions import revisions_at
 
         with db.reader(self.url) as connection:

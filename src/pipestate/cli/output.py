@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError
-from pipestate.verify.report import Report
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pipestate.verify.report import Report
 
 
 LOG_WIDTH = 100
@@ -51,7 +52,7 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
-def show(report: Report, form: Format, output: Path | None) -> None:
+def show(report: "Report", form: Format, output: Path | None) -> None:
     """Render the report; into the file, if one is named."""
     if form is Format.CONSOLE and output is None:
         from pipestate.render.console import print_report
@@ -71,7 +72,7 @@ def put(text: str, output: Path | None) -> None:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(report: Report, form: Format) -> str:
+def render(report: "Report", form: Format) -> str:
     """Formats are loaded when they are used: a command starts no slower for those it does not need."""
     if form is Format.JSON:
         from pipestate.render.machine import as_json

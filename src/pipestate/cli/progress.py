@@ -11,7 +11,7 @@ BAR_EVERY_S = 0.1
 
 
 @contextmanager
-def progress(what: str, unit: str = "sites") -> Iterator[Progress]:
+def progress(what: str, unit: str) -> Iterator[Progress]:
     """Rate and time left beside it; what it is told too often, it leaves out."""
     if not sys.stderr.isatty():
         yield untold

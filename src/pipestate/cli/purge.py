@@ -4,11 +4,8 @@ from typing import Annotated
 
 import typer
 
-from pipestate import db
 from pipestate.cli.options import Config, DatabaseUrl, target
 from pipestate.cli.output import say
-from pipestate.ddl import purge as archive
-from pipestate.render.machine import instant
 
 
 def purge(
@@ -21,8 +18,13 @@ def purge(
 
     Example: pipestate purge --older-than 30d
     """
+    from pipestate import db
+    from pipestate.ddl import purge as archive
+    from pipestate.ledger.ages import parse_age
+    from pipestate.render.machine import instant
+
     to = target(database_url, config)
-    age = archive.parse_age(older_than)
+    age = parse_age(older_than)
     revision = to.revisions().current
     with db.writer(to.url) as connection:
         things = archive.find(connection, age)

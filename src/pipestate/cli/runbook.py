@@ -11,10 +11,6 @@ from pipestate.cli.options import Config, project_ini
 from pipestate.cli.output import console, say
 from pipestate.errors import ConfigError
 from pipestate.plural import many
-from pipestate.render.phase import as_sql
-from pipestate.runbook.files import page_of, without_page
-from pipestate.runbook.find import find_runbooks, runbook_directory, runbook_files
-from pipestate.runbook.lint import lint as lint_file
 
 
 class Dialect(StrEnum):
@@ -35,13 +31,14 @@ def lint(
 ) -> None:
     """Check runbooks: file:line, what is wrong, how to fix it. Exit code 2 when something is.
 
-    Example: pipestate runbook lint runbooks/sites-consolidation.md
+    Example: pipestate runbook lint runbooks/orders.md
     """
-    files = paths or _every_file(project_ini(config))
-    if not files:
+    from pipestate.runbook.files import pages_of
+    from pipestate.runbook.lint import lint as lint_file
+
+    pages = pages_of(paths or _every_file(project_ini(config)))
+    if not pages:
         raise ConfigError("there is no runbook to lint: give a path")
-    # A page comes with its variants, so that either of the two names both.
-    pages = list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in files))
     findings = [finding for path in pages for finding in lint_file(path)]
     for finding in findings:
         say(str(finding))
@@ -50,6 +47,9 @@ def lint(
 
 
 def _every_file(ini: Path) -> list[Path]:
+    from pipestate.runbook.files import without_page
+    from pipestate.runbook.find import runbook_directory, runbook_files
+
     return [*runbook_files(ini), *without_page(runbook_directory(ini))]
 
 
@@ -67,12 +67,16 @@ def show(
 ) -> None:
     """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
 
-    Example: pipestate runbook show sites-consolidation --phase readiness
+    Example: pipestate runbook show orders --phase readiness
     """
     from rich.markdown import Markdown
 
+    from pipestate.runbook.find import find_runbooks
+
     (runbook,) = find_runbooks([name], project_ini(config))
     if phase is not None:
+        from pipestate.render.phase import as_sql
+
         print(as_sql(runbook, phase, dialect))
         return
     screen = console()

@@ -1,14 +1,7 @@
-"""`plan` and `status`: where the database is, and how the pipeline does."""
+"""`plan` and `status`: where the database is, and what the runbooks' views show."""
 
-from typing import Any
-
-from pipestate import db
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
 from pipestate.cli.output import console, print_json, say
-from pipestate.runbook.find import every_runbook
-from pipestate.verify.plan import Step, next_step, plan_of
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify
-from pipestate.verify.select import find_phases
 
 
 def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config = None) -> None:
@@ -16,62 +9,45 @@ def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config
 
     Example: pipestate plan
     """
-    from rich.table import Table
-    from rich.text import Text
-
     from pipestate.chain.revisions import chain
-    from pipestate.render.console import GATES
+    from pipestate.render.plan import plan_as_data, print_plan
+    from pipestate.runbook.find import every_runbook
+    from pipestate.verify.plan import next_step, plan_of
+    from pipestate.verify.run import verify
+    from pipestate.verify.select import find_phases
 
     to = target(database_url, config)
-    revisions = to.revisions()
+    position = to.revisions()
     phases = find_phases([book for book in every_runbook(to.ini) if book.default], None)
-    report = verify(to.url, phases, revisions)
-    steps = plan_of(chain(to.ini), revisions, report)
+    report = verify(to.url, phases, position)
+    steps = plan_of(chain(to.ini), position, report)
     advice = next_step(steps, report, to.alembic)
     if json_:
-        print_json(
-            {
-                "revision": revisions.current,
-                "head": revisions.head,
-                "steps": [_data(s) for s in steps],
-                "next": advice,
-            }
-        )
-        return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("", "revision", "what it does"):
-        table.add_column(column, overflow="fold")
-    for step in steps:
-        mark = Text("✓", "green") if step.applied else Text("·", "dim")
-        title = Text(step.title, "" if step.applied else "dim")
-        for gate in step.gates:
-            title.append(f"\ngate {gate.name} {gate.state}", GATES[gate.state])
-        table.add_row(mark, step.revision, title)
-    console().print(table)
-    console().print(Text(f"\nNext: {advice}", "bold"))
+        print_json(plan_as_data(position, steps, advice))
+    else:
+        print_plan(steps, advice, console())
 
 
 def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config = None) -> None:
-    """How the pipeline does: the views of the runbooks.
+    """Show the views of the runbooks.
 
     Example: pipestate status
     """
-    from pipestate.render.views import print_views
+    from pipestate import db
+    from pipestate.render.views import print_views, views_as_data
+    from pipestate.runbook.find import every_runbook
+    from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views
+    from pipestate.verify.select import find_phases
 
     to = target(database_url, config)
     phases = find_phases([book for book in every_runbook(to.ini) if book.default], None)
-    revisions = to.revisions()
+    position = to.revisions()
     with db.reader(to.url) as connection:
-        views = run_views(connection, phases, revisions, DEFAULT_TIMEOUT_S)
+        views = run_views(connection, phases, position, DEFAULT_TIMEOUT_S)
     if json_:
-        print_json({view.id: {"error": view.error, "rows": list(view.rows)} for view in views})
-        return
-    if not views:
-        at = revisions.current or "base"
+        print_json(views_as_data(views))
+    elif views:
+        print_views(views, console())
+    else:
+        at = position.current or "base"
         say(f"nothing to show: no view applies at revision {at}. The next step: pipestate plan")
-    print_views(views, console())
-
-
-def _data(step: Step) -> dict[str, Any]:
-    gates = [{"phase": gate.name, "gate": str(gate.state)} for gate in step.gates]
-    return {"revision": step.revision, "title": step.title, "applied": step.applied, "gates": gates}

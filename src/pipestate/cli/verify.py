@@ -3,23 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate import db
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
 from pipestate.cli.output import Format, put, show
 from pipestate.errors import PipestateError
-from pipestate.ledger import record as ledger
-from pipestate.runbook.find import every_runbook, find_runbooks
-from pipestate.runbook.model import Runbook
-from pipestate.verify.report import Report
-from pipestate.verify.run import DEFAULT_TIMEOUT_S
-from pipestate.verify.run import verify as run_verify
-from pipestate.verify.select import find_phases
 
+if TYPE_CHECKING:
+    from pipestate.runbook.model import Runbook
+    from pipestate.verify.report import Report
+
+DEFAULT_TIMEOUT_S = 30.0
 Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds that one check may take.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=32, help="Connections that share one snapshot.")]
 
@@ -58,6 +55,8 @@ def verify(
 
     Example: pipestate verify --phase readiness --json
     """
+    from pipestate.runbook.find import find_runbooks
+
     to = target(database_url, config)
     chosen = Format.JSON if json_ else form
     with told_in_json(to, chosen, output):
@@ -66,8 +65,7 @@ def verify(
             upgrade_ungated(to)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
         if record:
-            with db.writer(to.url) as connection:
-                ledger.record_run(connection, report)
+            write_down(to, report)
     show(report, chosen, output)
     raise typer.Exit(report.exit_code)
 
@@ -84,6 +82,8 @@ def gate(
 
     Example: pipestate gate readiness && alembic upgrade head
     """
+    from pipestate.runbook.find import every_runbook, find_runbooks
+
     to = target(database_url, config)
     runbook, slash, _ = phase.partition("/")
     chosen = Format.JSON if json_ else Format.CONSOLE
@@ -107,14 +107,26 @@ def told_in_json(to: Target, form: Format, output: Path | None = None) -> Iterat
         raise
 
 
-def check(to: Target, books: list[Runbook], phase: str | None, *, timeout: float, jobs: int) -> Report:
-    phases = find_phases(books, phase)
-    return run_verify(to.url, phases, to.revisions(), timeout_s=timeout, jobs=jobs)
+def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: float, jobs: int) -> "Report":
+    from pipestate.verify.run import verify
+    from pipestate.verify.select import find_phases
+
+    return verify(to.url, find_phases(books, phase), to.revisions(), timeout_s=timeout, jobs=jobs)
+
+
+def write_down(to: Target, report: "Report") -> None:
+    """Record the run in the ledger."""
+    from pipestate import db
+    from pipestate.ledger.record import record_report
+
+    with db.writer(to.url) as connection:
+        record_report(connection, report, event="verify")
 
 
 def upgrade_ungated(to: Target) -> None:
     """Up to the last revision that no phase gates; what it says goes to stderr."""
     from pipestate.environment.upgrade import upgrade_to_gate
+    from pipestate.runbook.find import every_runbook
 
     gated = {revision for book in every_runbook(to.ini) for phase in book.phases for revision in phase.opens}
     upgrade_to_gate(to.url, to.ini, gated)

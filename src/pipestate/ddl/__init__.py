@@ -1,39 +1,299 @@
-"""What revisions call: DDL that writers do not notice, adoption of what is there, archives."""
+"""What revisions call: DDL that writers do not notice, adoption of what is there, archives.
 
-from pipestate.ddl.archive import archive_table, restore_table
-from pipestate.ddl.batches import update_in_batches
-from pipestate.ddl.column_archive import archive_columns, drop_archived_columns
-from pipestate.ddl.column_return import restore_columns
-from pipestate.ddl.columns import add_columns, drop_columns, require_not_null, use_timestamptz
-from pipestate.ddl.constraints import add_checks, add_foreign_key, drop_constraint
+Each function looks at the database at the moment of the change, so that a rerun finishes what a kill
+interrupted, and `alembic upgrade --sql` writes the same. How it is done on PostgreSQL and on SQLite is in the
+packages of these names.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from pipestate.ddl.definitions import Index, KeyOf, Shape, table_of
+from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.indexes import Index, create_index, drop_index
-from pipestate.ddl.locks import lock_tables
-from pipestate.ddl.tables import KeyOf, create_table, create_view, drop_table, drop_view, table_of
+from pipestate.ddl.ledger import install_ledger, install_objects, remove_ledger, remove_objects
+from pipestate.ddl.postgresql.batches import BATCH_SIZE
+from pipestate.ddl.postgresql.locks import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 
 __all__ = [
     "Index",
     "KeyOf",
     "MigrationError",
+    "Shape",
+    "abandon_archived_columns",
     "add_checks",
     "add_columns",
     "add_foreign_key",
     "archive_columns",
     "archive_table",
+    "changed_since_archived",
+    "comment_column",
+    "comment_table",
     "create_index",
     "create_table",
     "create_view",
+    "drop_archive_if_empty",
     "drop_archived_columns",
     "drop_columns",
     "drop_constraint",
     "drop_index",
     "drop_table",
     "drop_view",
+    "empty_copy",
+    "forget_archived",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
+    "note_absence",
+    "refresh_archived",
+    "refuse_late_writes",
+    "refuse_state",
+    "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
+    "require_archived",
     "require_not_null",
     "restore_columns",
     "restore_table",
+    "set_default",
     "table_of",
     "update_in_batches",
     "use_timestamptz",
 ]
+
+# --- Columns ---------------------------------------------------------------------------------------
+
+
+def add_columns(addition: sa.Table) -> None:
+    """Add to a table those of `addition`'s columns that it lacks, in one ALTER under a short lock.
+
+    Defaults must be constants: then PostgreSQL writes no row. A column that is there with a type of
+    another family is refused; one that is there without its default gets it.
+    """
+    engine().add_columns(addition)
+
+
+def drop_columns(table: str, columns: Sequence[str]) -> None:
+    """Drop those of the columns that the chain created, in one ALTER."""
+    engine().drop_columns(table, columns)
+
+
+def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str] = ()) -> None:
+    """Turn naive timestamps into timestamptz, reading them in `-x naive-timezone` (UTC by default).
+
+    With UTC nothing is rewritten. An index on the column would be rebuilt under the lock, so those
+    that are named are dropped first: create them again, concurrently, afterwards. Another zone makes
+    PostgreSQL rewrite the table under the lock.
+    """
+    engine().use_timestamptz(table, columns, indexes=indexes)
+
+
+def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
+    """Make columns NOT NULL; where one holds NULL, its repair expression first, in batches.
+
+    A column whose repair is itself has none: rows with a NULL there are named, and nothing changes.
+    """
+    engine().require_not_null(table, key, repairs)
+
+
+def set_default(table: str, column: str, expression: str) -> None:
+    """Give a nullable column of an adopted table a default, so that its writers go on (PostgreSQL)."""
+    engine().set_default(table, column, expression)
+
+
+def comment_column(table: str, column: str, comment: str) -> None:
+    """Comment on a column (PostgreSQL)."""
+    engine().comment_column(table, column, comment)
+
+
+# --- Indexes and constraints -----------------------------------------------------------------------
+
+
+def create_index(index: Index) -> None:
+    """Make sure that the index exists, is valid and is what it says; writers go on meanwhile."""
+    engine().create_index(index)
+
+
+def drop_index(name: str) -> None:
+    """Drop an index that the chain created, without blocking anybody."""
+    engine().drop_index(name)
+
+
+def add_checks(table: str, checks: Mapping[str, str]) -> None:
+    """Add named CHECKs. Rows that break one are found first: nothing is changed when there are any."""
+    engine().add_checks(table, checks)
+
+
+def add_foreign_key(
+    table: str, name: str, column: str, target: str, *, on_delete: str, target_column: str = "id"
+) -> None:
+    """Add a named foreign key, unless the table has one of its own on that column to that target."""
+    engine().add_foreign_key(table, name, column, target, on_delete=on_delete, target_column=target_column)
+
+
+def drop_constraint(table: str, name: str) -> None:
+    """Drop a constraint that the chain created."""
+    engine().drop_constraint(table, name)
+
+
+# --- Tables, views, shapes -------------------------------------------------------------------------
+
+
+def create_table(table: sa.Table, *indexes: Index) -> None:
+    """Create the table with its indexes; bring it back where a downgrade put it into the archive.
+
+    A table that is there already is left as it is: adoption is the business of the helpers that
+    add columns, constraints and indexes.
+    """
+    engine().create_table(table, *indexes)
+
+
+def drop_table(name: str) -> None:
+    """Drop a table of ours that is empty; one with rows goes into the archive, and comes back."""
+    engine().drop_table(name)
+
+
+def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
+    """Create a view; `queries` has its query for `postgresql` and for `sqlite`."""
+    engine().create_view(name, queries, comment=comment)
+
+
+def drop_view(name: str) -> None:
+    """Drop a view that the chain created."""
+    engine().drop_view(name)
+
+
+def comment_table(name: str, comment: str | None) -> None:
+    """Comment on a table (PostgreSQL)."""
+    engine().comment_table(name, comment)
+
+
+def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:
+    """Refuse, before the first change, a table of the right name that is another one."""
+    engine().refuse_wrong_shapes(shapes)
+
+
+def refuse_state(
+    table: str, *, having: Sequence[str], lacking: Sequence[str], gone: str, message: str
+) -> None:
+    """Refuse a database whose table has all of these columns and none of those, and where `gone` is gone."""
+    engine().refuse_state(table, having=having, lacking=lacking, gone=gone, message=message)
+
+
+# --- Locks and long work ---------------------------------------------------------------------------
+
+
+def lock_tables(
+    *tables: str,
+    mode: str = "ACCESS EXCLUSIVE",
+    when: str = "true",
+    also: str | None = None,
+    timeout_ms: int = LOCK_TIMEOUT_MS,
+    patience_s: float = LOCK_PATIENCE_S,
+) -> None:
+    """Lock the tables that exist, until the end of the transaction; call it first in one.
+
+    `when` is an SQL condition: without need there is no lock. `also` is a query for more tables. The request
+    waits briefly, lets those behind it pass and asks again; when patience ends it says who is in the way.
+    """
+    engine().lock_tables(
+        *tables, mode=mode, when=when, also=also, timeout_ms=timeout_ms, patience_s=patience_s
+    )
+
+
+def update_in_batches(
+    table: str, key: str, statement: str, *, condition: str = "true", size: int = BATCH_SIZE
+) -> None:
+    """Run `statement` once for each range of keys, each in a transaction of its own.
+
+    In it, `{range}` stands for the condition that selects the batch's keys (`{range s}`: of the alias
+    `s`, where the statement reads the table a second time). It must stand being run again: after a kill the
+    ranges start anew. `condition` says whether there is anything to do.
+    """
+    engine().update_in_batches(table, key, statement, condition=condition, size=size)
+
+
+# --- The archive -----------------------------------------------------------------------------------
+
+
+def archive_table(table: str) -> None:
+    """Move a table into the archive, where it exists.
+
+    Its outgoing foreign keys are dropped and written down: an archived one would still hold back
+    deletes. What points at the table, or reads it, is refused: it would follow into the archive.
+    """
+    engine().archive_table(table)
+
+
+def restore_table(table: str) -> None:
+    """Bring a table back, with its foreign keys; rows whose parent is gone meanwhile are kept."""
+    engine().restore_table(table)
+
+
+def refresh_archived(
+    table: str, *, key: str, source: str, changed_at: str, derived: Mapping[str, str]
+) -> None:
+    """Bring an archived table up to date, before it returns, from what replaced it."""
+    engine().refresh_archived(table, key=key, source=source, changed_at=changed_at, derived=derived)
+
+
+def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
+    """Copy the columns' values aside and keep the copy true. Run again, it goes on where it stopped."""
+    engine().archive_columns(table, key, columns)
+
+
+def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
+    """Refuse, under the lock, where one of the columns was written while they were being copied."""
+    engine().refuse_late_writes(table, within=within, gate=gate)
+
+
+def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
+    """Drop columns that were copied aside, and write down what hung on them. The caller holds the lock."""
+    engine().drop_archived_columns(table, columns)
+
+
+def abandon_archived_columns(table: str) -> None:
+    """Take back what an archiving that never came to its end has left: the triggers and the copy."""
+    engine().abandon_archived_columns(table)
+
+
+def restore_columns(
+    table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
+) -> None:
+    """Bring the columns and their values back.
+
+    `changed` says, of a row `s` whose archived values are `a`, whether it was written to since; then
+    its values are `derived`, expressions over the same two. A row that was not there yet has changed.
+    """
+    engine().restore_columns(table, key, columns, changed=changed, derived=derived)
+
+
+def empty_copy(table: str, key: str) -> None:
+    """Make an empty copy in place of one that was purged: every row counts as changed, and is derived."""
+    engine().empty_copy(table, key)
+
+
+def changed_since_archived(kind: str, name: str, time: str) -> str:
+    """Write the condition that a time is after the archiving."""
+    return engine().changed_since_archived(kind, name, time)
+
+
+def note_absence(kind: str, name: str) -> None:
+    """Note that there was nothing to archive: then there is nothing to bring back either."""
+    engine().note_absence(kind, name)
+
+
+def require_archived(kind: str, name: str) -> None:
+    """Refuse to go back where the archive is gone, unless forced; then the ledger says why."""
+    engine().require_archived(kind, name)
+
+
+def forget_archived(kind: str, name: str) -> None:
+    """Strike an entry from the manifest, in the transaction of the new version."""
+    engine().forget_archived(kind, name)
+
+
+def drop_archive_if_empty() -> None:
+    """Leave no empty archive behind at the end of `downgrade base`."""
+    engine().drop_archive_if_empty()

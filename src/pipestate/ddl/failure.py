@@ -12,10 +12,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.config import shown, without_secrets
-from pipestate.errors import ConfigError, PipestateError
-
-# What our own DO blocks raise with; the message is already the sentence.
-OWN_SQLSTATE = "PSTAT"
+from pipestate.errors import OWN_SQLSTATE, ConfigError, PipestateError
 
 ADVICE = {
     "28000": "check the user name, or pg_hba.conf on the server",

@@ -4,6 +4,8 @@ from alembic import op
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
+from pipestate.ledger.actor import who
+from pipestate.ledger.record import script_insert
 
 
 def force_reason() -> str | None:
@@ -17,17 +19,36 @@ def force_reason() -> str | None:
 
 
 def closed(message: str, values: dict[str, str], *, runbook: str, phase: str, sha256: str = "") -> str:
-    """As PL/pgSQL: an exception, or an entry in the ledger."""
+    """Render PL/pgSQL: an exception, or an entry in the ledger."""
     reason = force_reason()
     if reason is None:
         return sql.refusal(message, values)
-    return f"{entry(reason, runbook=runbook, phase=phase, sha256=sha256)};"
-
-
-def entry(reason: str, *, runbook: str, phase: str, sha256: str = "", actor: str = "CURRENT_USER") -> str:
-    """The ledger's line on what was forced."""
-    values = sql.literals(("force", runbook, phase, "closed", sha256, reason, sql.current_revision()))
-    return (
-        "INSERT INTO pipestate_run (actor, event, runbook, phase, gate, runbook_sha256, reason, revision) "
-        f"VALUES ({actor}, {values})"
+    return script_insert(
+        {
+            "event": "'force'",
+            "actor": _actor(),
+            "runbook": sql.literal(runbook),
+            "phase": sql.literal(phase),
+            "gate": "'closed'",
+            "runbook_sha256": sql.literal(sha256),
+            "revision": sql.literal(sql.current_revision()),
+            "reason": sql.literal(reason),
+        }
     )
+
+
+def forced(reason: str) -> str:
+    """Render PL/pgSQL: the ledger's entry on what was forced outside of a gate."""
+    return script_insert(
+        {
+            "event": "'force'",
+            "actor": _actor(),
+            "revision": sql.literal(sql.current_revision()),
+            "reason": sql.literal(reason),
+        }
+    )
+
+
+def _actor() -> str:
+    """Online, the person who typed the command; in a script, the role that will run it."""
+    return "current_user" if sql.is_offline() else sql.literal(who())

@@ -1,20 +1,18 @@
-"""The end of an archive, on request only: what the contract put aside is really dropped."""
+"""The end of an archive, on request only: what a contract put aside is really dropped."""
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime, String
 
+from pipestate.ddl.postgresql.locks import LOCK_KEY
 from pipestate.errors import ConfigError
-from pipestate.ledger.record import require_ledger, who
-from pipestate.schema import pipestate_run
+from pipestate.ledger.record import record_event
+from pipestate.ledger.state import require_ledger
 
 # Where each engine keeps its archive: the manifest, and what a name in it is called.
 MANIFEST = {"postgresql": "pipestate_archive.manifest", "sqlite": "pipestate_archive_manifest"}
-# What every migration of the chain holds (see migrations/locks.py).
-MIGRATION_LOCK = (0x70697065, 0x73746174)
 PREFIX = {"postgresql": "pipestate_archive.", "sqlite": "pipestate_archive_"}
 
 
@@ -29,20 +27,8 @@ class Archived:
     rows: int
 
 
-def parse_age(text_: str) -> timedelta:
-    """
-    >>> parse_age("30d")
-    datetime.timedelta(days=30)
-    """
-    found = re.fullmatch(r"(\d+)([dhm])", text_.strip())
-    if found is None:
-        raise ConfigError(f"--older-than {text_}: write 30d, 12h or 45m")
-    unit = {"d": "days", "h": "hours", "m": "minutes"}[found[2]]
-    return timedelta(**{unit: int(found[1])})
-
-
 def find(connection: Connection, older_than: timedelta) -> list[Archived]:
-    """What is in the archive and old enough, oldest first."""
+    """Find what is in the archive and old enough, oldest first."""
     dialect = connection.dialect.name
     schema = "pipestate_archive" if dialect == "postgresql" else None
     manifest = MANIFEST[dialect]
@@ -60,22 +46,13 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
     """Drop them, and write into the ledger that it was meant. The manifest keeps its entries."""
     require_ledger(connection)
     if connection.dialect.name == "postgresql":
-        key = {"a": MIGRATION_LOCK[0], "b": MIGRATION_LOCK[1]}
+        key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key):
             raise ConfigError("a migration is running on this database: run the same again when it is done")
     for thing in things:
         connection.execute(text(f"DROP TABLE {thing.table}"))
-        entry = {
-            "event": "purge",
-            "actor": who(),
-            "runbook": "sites-consolidation",
-            "phase": "cleanup",
-            "gate": "past",
-            "runbook_sha256": "",
-            "revision": revision,
-            "reason": f"{thing.kind} {thing.name}: {thing.rows} rows",
-        }
-        connection.execute(insert(pipestate_run).values(entry))
+        reason = f"{thing.kind} {thing.name}: {thing.rows} rows"
+        record_event(connection, "purge", revision=revision, reason=reason)
 
 
 def _archived(connection: Connection, kind: str, name: str, at: datetime) -> Archived | None:

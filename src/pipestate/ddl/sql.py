@@ -5,7 +5,6 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from alembic import op
 from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pipestate.ddl.failure import OWN_SQLSTATE
+from pipestate.errors import OWN_SQLSTATE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
@@ -75,10 +74,6 @@ def dollar(body: str, tag: str) -> str:
     return f"${tag}${body}${tag}$"
 
 
-def is_sqlite() -> bool:
-    return op.get_context().dialect.name == "sqlite"
-
-
 def is_offline() -> bool:
     return op.get_context().as_sql
 
@@ -93,6 +88,15 @@ def emit(statement: str) -> None:
         context.impl.static_output(f"{statement.strip()};")
     else:
         op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def write_plain(text: str) -> None:
+    """Write a line of a script that is no statement, or that has a condition of its own.
+
+    Statements go through Alembic's `static_output`, which a gate replaces so that each asks for its mark.
+    """
+    impl = op.get_context().impl
+    getattr(impl, "pipestate_plain_output", impl.static_output)(text)
 
 
 def do(body: str, declare: str = "", *, why: str = "") -> None:
@@ -141,14 +145,22 @@ def begin_parts(revision: str) -> None:
 
 
 def current_revision() -> str:
-    """The revision that is being run; under another project's env.py, the file that is being run says it."""
+    """Name the revision that runs, as the environment or the gate has said it; "" where nobody has."""
     part = op.get_context().opts.get("pipestate_part")
-    if part and part[0]:
-        return str(part[0])
-    frame = sys._getframe()
-    while frame is not None and "down_revision" not in frame.f_globals:
-        frame = frame.f_back  # type: ignore[assignment]
-    return str(frame.f_globals["revision"]) if frame is not None else ""
+    return str(part[0]) if part else ""
+
+
+@contextmanager
+def running(revision: str) -> Iterator[None]:
+    """Say which revision runs, for an env.py that does not: what stands inside then knows it."""
+    options = op.get_context().opts
+    before = options.get("pipestate_part")
+    if not before or before[0] != revision:
+        begin_parts(revision)
+    try:
+        yield
+    finally:
+        options["pipestate_part"] = before
 
 
 def in_autocommit() -> bool:
@@ -158,13 +170,7 @@ def in_autocommit() -> bool:
 
 @contextmanager
 def autocommit() -> Iterator[None]:
-    """Statements that run outside a transaction; what precedes them in the revision is committed.
-
-    On SQLite, where nothing needs it and everything is one transaction, it does nothing.
-    """
-    if is_sqlite():
-        yield
-        return
+    """Run statements outside a transaction; what precedes them in the revision is committed (PostgreSQL)."""
     context = op.get_context()
     part = context.opts.setdefault("pipestate_part", ["", 0, False])
     part[1] += 1
@@ -187,7 +193,7 @@ def execute_each(query: str) -> None:
     """
     if is_offline():
         ready = f"current_setting('pipestate.part', true) = {literal(_mark())}"
-        op.get_context().impl.static_output(f"{query}\n  AND {ready} \\gexec")
+        write_plain(f"{query}\n  AND {ready} \\gexec")
         return
     rows = op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True})
     for (statement,) in rows.all():

@@ -1,5 +1,6 @@
 """What an env.py may call."""
 
 from pipestate.environment.migrate import run
+from pipestate.environment.names import include_name
 
-__all__ = ["run"]
+__all__ = ["include_name", "run"]

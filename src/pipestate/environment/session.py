@@ -7,7 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 
-from pipestate.ddl import locks, sql
+from pipestate.ddl import sql
+from pipestate.ddl.postgresql import locks
+from pipestate.ddl.sqlite.locks import hold_file
 
 SESSION = {
     "TimeZone": "UTC",
@@ -65,7 +67,7 @@ def sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
     driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
     driver.execute("PRAGMA foreign_keys = OFF")
     if alone:
-        locks.hold_sqlite_file(driver)
+        hold_file(driver)
     driver.execute("PRAGMA busy_timeout = 60000")
     event.listen(connection, "begin", _begin_immediate)
     try:

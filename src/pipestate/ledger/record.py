@@ -1,209 +1,189 @@
-"""The ledger: what was verified, signed off, observed and reconciled. Written once, never changed."""
+"""The only writer of runs and their results: online, and as SQL in scripts for psql.
 
-import getpass
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+Both ways write the columns of `tables`, so that a run means the same however it came about. The
+server's clock gives the time. Nothing here changes or deletes a row.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, cast, func, insert, inspect, literal, select, union_all, update
-from sqlalchemy.types import String
+from sqlalchemy import Connection, insert
 
-from pipestate.errors import ConfigError
-from pipestate.schema import (
-    pipestate_attestation,
-    pipestate_observation,
-    pipestate_reconciliation,
-    pipestate_run,
-)
+from pipestate.ledger.actor import who
+from pipestate.ledger.owners import refuse_strangers, require_trusted
+from pipestate.ledger.state import require_ledger
+from pipestate.ledger.tables import ledger_on
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, count
-
-# How many sites of a reconciliation are told one by one.
-DETAILS = 1000
+from pipestate.verify.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the history."""
+class Event(StrEnum):
+    """Why a row of `run` was written."""
 
-    at: datetime
-    kind: str
-    who: str
-    what: str
-    revision: str | None
-
-
-def require_ledger(connection: Connection) -> None:
-    if not inspect(connection).has_table(pipestate_run.name):
-        raise ConfigError(
-            "this database has no ledger yet: run alembic upgrade 0002 first "
-            '(outside the checkout: alembic -c "$(pipestate --alembic-ini)" upgrade 0002)'
-        )
+    VERIFY = "verify"
+    GATE = "gate"
+    FORCE = "force"
+    PURGE = "purge"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    STAMP = "stamp"
 
 
-def record_run(connection: Connection, report: Report, *, actor: str | None = None) -> int:
-    """One row for each phase that ran; how many."""
-    require_ledger(connection)
-    ran = [(runbook, phase) for runbook, phase in report.phases() if phase.gate in (Gate.OPEN, Gate.CLOSED)]
-    for runbook, phase in ran:
-        values = phase_values(runbook, phase) | {
-            "event": "verify",
+# What a migration writes, with the rights of the tables' owner: only into a ledger that it can trust.
+OF_MIGRATIONS = frozenset({Event.GATE, Event.FORCE, Event.UPGRADE, Event.DOWNGRADE, Event.STAMP})
+_WRITTEN_BY_THE_SERVER = ("id", "recorded_at", "run_id")
+RUN_COLUMNS = tuple(c.name for c in ledger_on("postgresql").run.c if c.name not in _WRITTEN_BY_THE_SERVER)
+RESULT_COLUMNS = tuple(
+    c.name for c in ledger_on("postgresql").result.c if c.name not in _WRITTEN_BY_THE_SERVER
+)
+COUNTS = ("passed", "failed", "warned", "errored", "skipped")
+
+
+# --- Online ----------------------------------------------------------------------------------------
+
+
+def record_report(
+    connection: Connection,
+    report: Report,
+    *,
+    event: str,
+    actor: str | None = None,
+    reason: str | None = None,
+    revision: str | None = None,
+) -> int:
+    """Write a row for each phase that was asked, and one for each of its checks; return how many phases.
+
+    `revision` is the one that a migration is about to run; else the database's own is kept.
+    """
+    _require_writable(connection, event)
+    asked = [(runbook, phase) for runbook, phase in report.phases() if phase.gate in (Gate.OPEN, Gate.CLOSED)]
+    for runbook, phase in asked:
+        values = _phase_values(runbook, phase) | {
+            "event": Event(event),
             "actor": actor or who(),
-            "revision": report.database.revision,
-            "duration_ms": report.duration_ms,
+            "revision": revision or report.database.revision,
+            "reason": reason,
         }
-        connection.execute(insert(pipestate_run).values(values))
-    return len(ran)
+        _insert(connection, values, [_result_values(verdict) for verdict in phase.checks])
+    return len(asked)
 
 
-def record_gate(connection: Connection, report: Report, *, revision: str, reason: str | None) -> None:
-    """That a revision asked its gate; with a reason, that it went through a closed one."""
-    for runbook, phase in report.phases():
-        forced = phase.gate is not Gate.OPEN
-        values = phase_values(runbook, phase) | {
-            "event": "force" if forced else "gate",
-            "actor": who(),
-            "revision": revision,
-            "duration_ms": report.duration_ms,
-            "reason": reason if forced else None,
-        }
-        connection.execute(insert(pipestate_run).values(values))
+def record_event(
+    connection: Connection,
+    event: str,
+    *,
+    revision: str | None,
+    reason: str | None = None,
+    actor: str | None = None,
+    duration_ms: float | None = None,
+) -> None:
+    """Write a row that belongs to no phase: a purge, a revision that was applied or taken back."""
+    _require_writable(connection, event)
+    values = {
+        "event": Event(event),
+        "actor": actor or who(),
+        "revision": revision,
+        "reason": reason,
+        "duration_ms": duration_ms,
+    }
+    _insert(connection, values, [])
 
 
-def phase_values(runbook: RunbookReport, phase: PhaseReport) -> dict[str, Any]:
-    """What the ledger keeps of a phase: counts, and what kept the gate closed."""
-    counts = count(phase.checks)
-    wrong = [
-        {"id": verdict.check_id, "outcome": str(verdict.outcome), "message": verdict.message}
-        for verdict in phase.checks
-        if verdict.went_wrong
-    ]
+def _require_writable(connection: Connection, event: str) -> None:
+    require_ledger(connection)
+    if event in OF_MIGRATIONS:
+        require_trusted(connection)
+
+
+def _insert(connection: Connection, values: Mapping[str, Any], results: list[dict[str, Any]]) -> None:
+    ledger = ledger_on(connection.dialect.name)
+    run_id = connection.execute(insert(ledger.run).values(**values).returning(ledger.run.c.id)).scalar_one()
+    if results:
+        connection.execute(insert(ledger.result), [{"run_id": run_id, **result} for result in results])
+
+
+def _phase_values(runbook: RunbookReport, phase: PhaseReport) -> dict[str, Any]:
     return {
         "runbook": runbook.name,
         "phase": phase.name,
         "gate": str(phase.gate),
         "runbook_sha256": runbook.sha256,
-        "details": wrong or None,
-        **counts,
+        "duration_ms": round(sum(verdict.duration_ms for verdict in phase.checks), 1),
+        **count(phase.checks),
     }
 
 
-def attest(connection: Connection, name: str, *, by: str, note: str | None, revision: str | None) -> None:
-    require_ledger(connection)
-    if not by.strip():
-        raise ConfigError("--by is empty: say whose word it is")
-    values = {"name": name, "attested_by": by, "note": note, "revision": revision}
-    connection.execute(insert(pipestate_attestation).values(values))
+def _result_values(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "check_id": verdict.check_id,
+        "outcome": str(verdict.outcome),
+        "level": str(verdict.level),
+        "required": verdict.require,
+        "observed": dict(verdict.observed),
+        "message": verdict.message,
+        "duration_ms": verdict.duration_ms,
+    }
 
 
-def observe(connection: Connection, facts: Mapping[str, float], *, source: str, revision: str | None) -> None:
-    """Outside facts, with the server's clock."""
-    require_ledger(connection)
-    rows = [
-        {"name": name, "value": value, "source": source, "actor": who(), "revision": revision}
-        for name, value in facts.items()
-    ]
-    if rows:
-        connection.execute(insert(pipestate_observation), rows)
+# --- In a script -----------------------------------------------------------------------------------
 
 
-def begin_reconciliation(connection: Connection, *, manual: bool, revision: str | None) -> int:
-    """That a run has begun: without an end, it was killed or broke off."""
-    require_ledger(connection)
-    values = {"triggered_by": "manual" if manual else "cron", "actor": who(), "revision": revision}
-    done = connection.execute(
-        insert(pipestate_reconciliation).values(values).returning(pipestate_reconciliation.c.id)
-    )
-    return int(done.scalar_one())
+def script_insert(values: Mapping[str, str], *, results: str | None = None) -> str:
+    """Render PL/pgSQL that writes a run and its results, and does nothing where there is no ledger.
 
-
-def end_reconciliation(
-    connection: Connection,
-    run: int,
-    counts: Mapping[str, int],
-    details: list[dict[str, str]],
-    *,
-    broke_off: str | None,
-) -> None:
-    """What became of it; one that broke off keeps no end, and says why."""
-    table = pipestate_reconciliation
-    told = details[:DETAILS] + ([{"error": broke_off}] if broke_off else [])
-    values: dict[str, Any] = {"found": len(details), "details": told or None, **counts}
-    if broke_off is None:
-        values["finished_at"] = (
-            func.clock_timestamp() if connection.dialect.name == "postgresql" else func.now()
-        )
-    connection.execute(update(table).where(table.c.id == run).values(values))
-
-
-def parse_fact(text: str) -> tuple[str, float]:
-    """`name=value` as it is given to `observe --set`.
-
-    >>> parse_fact("sqs_queue_depth=12")
-    ('sqs_queue_depth', 12.0)
+    `values` maps columns of `run` to SQL expressions: literals, or variables of the block. `actor` is the
+    role unless given. `results` is an expression for a jsonb array of objects whose keys are columns of
+    `result`; where the counts are not given, they are counted from it.
     """
-    name, equals, value = text.partition("=")
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not equals or not name.strip() or not math.isfinite(number):
-        raise ConfigError(
-            f"--set {text}: write name=value with a number, for example --set sqs_queue_depth=12"
-        )
-    return name.strip(), number
-
-
-def history(connection: Connection, *, limit: int = 20) -> list[Entry]:
-    """The ledger, newest first."""
-    require_ledger(connection)
-    run, word = pipestate_run.c, pipestate_attestation.c
-    fact, heal = pipestate_observation.c, pipestate_reconciliation.c
-    parts: Sequence[Any] = (
-        select(
-            run.recorded_at.label("at"),
-            run.event.label("kind"),
-            run.actor.label("who"),
-            (run.runbook + "/" + run.phase + " " + run.gate).label("what"),
-            run.revision.label("revision"),
-            run.reason.label("note"),
-        ),
-        select(word.attested_at, literal("sign-off"), word.attested_by, word.name, word.revision, word.note),
-        select(
-            fact.observed_at,
-            literal("observation"),
-            fact.actor,
-            fact.name + " = " + cast(fact.value, String),
-            fact.revision,
-            fact.source,
-        ),
-        select(
-            heal.started_at,
-            literal("reconciliation"),
-            heal.actor,
-            "found "
-            + cast(heal.found, String)
-            + ", recovered "
-            + cast(heal.recovered, String)
-            + " ("
-            + heal.triggered_by
-            + ")",
-            heal.revision,
-            literal(None, String),
-        ),
+    unknown = sorted(set(values) - set(RUN_COLUMNS))
+    if unknown:
+        raise ValueError(f"pipestate.run has no column {', '.join(unknown)}")
+    given = {"actor": "current_user", **(_counted(results) if results else {}), **values}
+    columns = [column for column in RUN_COLUMNS if column in given]
+    insert_run = (
+        f"INSERT INTO pipestate.run ({', '.join(columns)})\n"
+        f"      VALUES ({', '.join(given[column] for column in columns)})"
     )
-    everything = union_all(*parts).subquery()
-    query = select(everything).order_by(everything.c.at.desc(), everything.c.kind).limit(limit)
-    return [
-        Entry(row.at, row.kind, row.who, f"{row.what}: {row.note}" if row.note else row.what, row.revision)
-        for row in connection.execute(query)
-    ]
+    body = f"    {insert_run};"
+    if results:
+        fields = ", ".join(f"judged.{column}" for column in RESULT_COLUMNS)
+        body = f"""    WITH recorded AS (
+      {insert_run} RETURNING run.id
+    )
+    INSERT INTO pipestate.result (run_id, {", ".join(RESULT_COLUMNS)})
+    SELECT recorded.id, {fields}
+    FROM recorded, {_recordset(results)} AS judged ({_result_types()});"""
+    return f"""  IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
+    DECLARE
+      stranger record;
+    BEGIN
+    {refuse_strangers().strip()}
+{body}
+    END;
+  END IF;"""
 
 
-def who() -> str:
-    """The operating system's user: the ledger says who typed it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+def _counted(results: str) -> dict[str, str]:
+    """Count the outcomes of the array as `report.count` does: what went wrong at level warn is warned."""
+    wrong = "judged.outcome IN ('failed', 'errored')"
+    which = {
+        "passed": "judged.outcome = 'passed'",
+        "failed": "judged.outcome = 'failed' AND judged.level <> 'warn'",
+        "warned": f"{wrong} AND judged.level = 'warn'",
+        "errored": "judged.outcome = 'errored' AND judged.level <> 'warn'",
+        "skipped": "judged.outcome = 'skipped'",
+    }
+    return {
+        name: f"(SELECT pg_catalog.count(*) FROM {_recordset(results)} AS judged (outcome text, level text) WHERE {which[name]})"
+        for name in COUNTS
+    }
+
+
+def _recordset(results: str) -> str:
+    return f"pg_catalog.jsonb_to_recordset({results})"
+
+
+def _result_types() -> str:
+    types = {"observed": "jsonb", "duration_ms": "double precision"}
+    return ", ".join(f"{column} {types.get(column, 'text')}" for column in RESULT_COLUMNS)

@@ -1,11 +1,17 @@
-"""The pipeline at work: what workers and operators call."""
+"""The shipped application's pipeline: what its workers call.
+
+The counters (`counters/`) are re-exported here, with the errors that they raise and the storage directory.
+What operators run is in `backfill/`, `reconcile/` and `queues/`, which workers do not load.
+"""
 
 from pipestate.pipeline.counters import (
     JobOutcome,
+    advance_stage,
     claim_coordinator_enqueue,
     finish_job,
     increment_completed,
     increment_failed,
+    initialize_stage,
     should_trigger_coordinator,
 )
 from pipestate.pipeline.stages import (
@@ -17,7 +23,7 @@ from pipestate.pipeline.stages import (
     UnknownStage,
     WrongTransition,
 )
-from pipestate.pipeline.transitions import advance_stage, initialize_stage
+from pipestate.pipeline.storage import open_storage
 
 __all__ = [
     "STAGES",
@@ -34,5 +40,6 @@ __all__ = [
     "increment_completed",
     "increment_failed",
     "initialize_stage",
+    "open_storage",
     "should_trigger_coordinator",
 ]

@@ -120,8 +120,8 @@ def evidence_table(
 def fit(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
     """The first columns that have room beside each other: at least one, and not too many.
 
-    >>> fit([("site", ["a.example.gov"]), ("stage", ["ocr"]), ("error", ["x" * 50])], 40)
-    ['site', 'stage']
+    >>> fit([("customer", ["a.example.com"]), ("region", ["north"]), ("error", ["x" * 50])], 40)
+    ['customer', 'region']
     """
     fitting: list[str] = []
     for name, values in columns[:MOST_COLUMNS]:

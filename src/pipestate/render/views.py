@@ -1,6 +1,7 @@
 """The runbooks' views on the terminal: a table each, with bars where it is a distribution."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -29,12 +30,16 @@ def print_views(views: Sequence[Shown], console: Console) -> None:
                 console.print(Text(more, "dim"))
 
 
+def views_as_data(views: Sequence[Shown]) -> dict[str, Any]:
+    return {view.id: {"error": view.error, "rows": list(view.rows)} for view in views}
+
+
 def is_distribution(rows: Rows) -> bool:
     """Names with numbers, largest first, and little else.
 
-    >>> is_distribution([{"stage": "ocr", "sites": 12}, {"stage": "deploy", "sites": 3}])
+    >>> is_distribution([{"region": "north", "orders": 12}, {"region": "south", "orders": 3}])
     True
-    >>> is_distribution([{"stage": "ocr", "error": "no pages"}])
+    >>> is_distribution([{"region": "north", "error": "no address"}])
     False
     """
     columns = list(rows[0])

@@ -1,5 +1,6 @@
 """The files of a runbook: its page, and beside it the variants that SQLite needs, `orders.sqlite.md`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipestate.errors import ConfigError, RunbookError
@@ -28,6 +29,11 @@ def page_of(path: str | Path) -> Path:
     'runbooks/orders.md'
     """
     return Path(str(path).removesuffix(SUFFIX) + ".md") if is_beside(path) else Path(path)
+
+
+def pages_of(paths: Iterable[Path]) -> list[Path]:
+    """The pages of these files, each once; variants without a page stand for themselves."""
+    return list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in paths))
 
 
 def without_page(directory: Path) -> list[Path]:

@@ -1,19 +1,13 @@
 """The schema at head, as SQLAlchemy Core tables: what `alembic check` compares and the pipeline uses.
 
-Position do not import this: it moves on, a revision does not. The legacy table and columns that the
+Revisions do not import this: it moves on, a revision does not. The legacy table and columns that the
 chain drops are in a MetaData of their own.
 """
 
 from pipestate.schema.base import STAGES, legacy_metadata, metadata
-from pipestate.schema.ledger import (
-    pipestate_attestation,
-    pipestate_object,
-    pipestate_observation,
-    pipestate_reconciliation,
-    pipestate_run,
-)
 from pipestate.schema.legacy import LEGACY_COLUMNS, legacy_sites, site_progress
 from pipestate.schema.queue import job_results, jobs, queue_history, worker_heartbeats
+from pipestate.schema.reconciliation import pipeline_reconciliation
 from pipestate.schema.sites import (
     content_item_pipeline_state,
     content_items,
@@ -34,11 +28,7 @@ __all__ = [
     "metadata",
     "pipeline_claim",
     "pipeline_job",
-    "pipestate_attestation",
-    "pipestate_object",
-    "pipestate_observation",
-    "pipestate_reconciliation",
-    "pipestate_run",
+    "pipeline_reconciliation",
     "queue_history",
     "site_progress",
     "sites",

@@ -16,6 +16,7 @@ from pipestate import db
 from pipestate.errors import PipestateError
 from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
+from pipestate.verify.missing import explain_missing_ledger
 from pipestate.verify.values import Result
 
 AS_WRITTEN = {"no_parameters": True}
@@ -101,7 +102,7 @@ def _reason(error: DBAPIError, timeout_s: float) -> str:
     if code == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
-    return " ".join(kept.split())
+    return explain_missing_ledger(" ".join(kept.split()), code)
 
 
 def _unreadable(error: Exception) -> str:

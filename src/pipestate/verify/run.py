@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
+from pipestate.interrupt import cancelled_together
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.read import QueryFailed, read
@@ -110,15 +111,18 @@ def _run_all(
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
-        for future in [pool.submit(work, connection) for connection in (leader, *others)]:
-            future.result()
+        working = [pool.submit(work, connection) for connection in (leader, *others)]
+        with cancelled_together([leader, *others]):
+            for future in working:
+                future.result()
     return [verdicts[number] for number in range(len(asked))]
 
 
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
     """One check; whatever happens in it becomes its verdict."""
     written = asked.check
-    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name)
+    here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
+    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
     if asked.skipped is not None:
         return _verdict(asked, check, Judgement(Outcome.SKIPPED, {}, asked.skipped), 0.0)
     start = time.perf_counter()
@@ -127,7 +131,7 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict
         result = read(connection, check.sql, timeout_s, most=EVIDENCE_ROWS)
         judgement = judge(check.require, result)
         if isinstance(written, SignOff):
-            judgement = explain_signoff(written, judgement)
+            judgement = explain_signoff(written, judgement, **here)
     except QueryFailed as error:
         judgement = Judgement(Outcome.ERRORED, {}, str(error))
     evidence = NOTHING

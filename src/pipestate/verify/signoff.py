@@ -7,40 +7,47 @@ from pipestate.runbook.require import parse_requirement
 from pipestate.verify.expect import Judgement
 from pipestate.verify.verdict import Outcome
 
-AGE = {
-    "postgresql": "extract(epoch FROM now() - attested_at)",
-    "sqlite": "(julianday('now') - julianday(attested_at)) * 86400",
-}
+VIEW = {"postgresql": "pipestate.sign_off", "sqlite": "pipestate_sign_off"}
 
 
-def signoff_check(signoff: SignOff, dialect: str) -> Check:
-    """Is there a word on it that is young enough? The id is one of `[a-z0-9-]`: safe in SQL."""
+def signoff_check(signoff: SignOff, dialect: str, *, runbook: str, phase: str) -> Check:
+    """Make the check: how many different people have signed, recently enough, for this phase?
+
+    The view gives no age to a time that lies ahead, so that such a word never counts. Ids and names are
+    of `[a-z0-9-]`: safe in SQL.
+    """
     seconds = int(signoff.valid_for.total_seconds())
-    age = AGE[dialect]
+    words = (
+        f"FROM {VIEW[dialect]} WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}'"
+    )
     return Check(
         id=signoff.id,
         line=signoff.line,
-        sql=f"SELECT count(*) AS valid FROM pipestate_attestation WHERE name = '{signoff.id}' AND {age} < {seconds}",
-        require=parse_requirement("valid >= 1"),
+        sql=f"SELECT count(DISTINCT lower(trim(person))) AS people {words} AND age_seconds < {seconds}",
+        require=parse_requirement(f"people >= {signoff.people}"),
         evidence=(
             Evidence(
                 (signoff.id,),
                 signoff.line,
-                "SELECT attested_by, attested_at, note FROM pipestate_attestation "
-                f"WHERE name = '{signoff.id}' ORDER BY attested_at DESC LIMIT 3",
+                f"SELECT person, signed_at, note {words} ORDER BY signed_at DESC LIMIT 3",
             ),
         ),
     )
 
 
-def explain_signoff(signoff: SignOff, judgement: Judgement) -> Judgement:
-    """In words: what is missing, and the command that records it."""
-    limit = written(signoff.valid_for)
+def explain_signoff(signoff: SignOff, judgement: Judgement, *, runbook: str, phase: str) -> Judgement:
+    """Say in words what is missing, with the command that records it."""
+    within = f"within {written(signoff.valid_for)}"
     if judgement.outcome is Outcome.PASSED:
-        return Judgement(judgement.outcome, judgement.observed, f"signed off within {limit}")
+        by = f" by {signoff.people} people" if signoff.people > 1 else ""
+        return Judgement(judgement.outcome, judgement.observed, f"signed off{by} {within}")
     if judgement.outcome is Outcome.FAILED:
-        said = f"not signed off within {limit}: pipestate attest {signoff.id} --by YOU"
-        return Judgement(judgement.outcome, judgement.observed, said)
+        so_far = (
+            f" by {judgement.observed.get('people')} of {signoff.people} people" if signoff.people > 1 else ""
+        )
+        how = f"pipestate attest {runbook}/{phase}/{signoff.id} --by YOU"
+        missing = f"signed off{so_far}" if so_far else "not signed off"
+        return Judgement(judgement.outcome, judgement.observed, f"{missing} {within}: {how}")
     return judgement
 
 

@@ -1,15 +1,18 @@
 """A pipeline for each test of what works on it."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from redis import Redis
 from sqlalchemy import Connection
 
+import table_queues
 from alembics import Chain
 from bed import Database, Postgres, Sqlite
 from counted_site import fill_sites
+from queue_beds import QueueBed, RqBed, TableBed
 from stuck_sites import Pipeline
 
 
@@ -17,22 +20,48 @@ def fill(database: Database) -> None:
     Chain(database).upgrade("0005")
 
 
+@contextmanager
+def open_jobs(kind: str, request: pytest.FixtureRequest, directory: Path) -> Iterator[QueueBed]:
+    """An empty queue of this kind."""
+    if kind == "table":
+        path = directory / "jobs.db"
+        with table_queues.connect(str(path)) as queues:
+            yield TableBed(queues, path)
+        return
+    with Redis.from_url(request.getfixturevalue("redis_url")) as redis:
+        redis.flushall()
+        yield RqBed(redis)
+
+
+@pytest.fixture(params=["rq", "table"])
+def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBed]:
+    """An empty queue behind each implementation of the port."""
+    with open_jobs(request.param, request, tmp_path) as bed:
+        yield bed
+
+
+@pytest.fixture(params=["postgresql-rq", "sqlite-rq", "postgresql-table"])
+def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline on each engine, and on each implementation of the port."""
+    engine, _, kind = request.param.partition("-")
+    bed: Postgres | Sqlite = request.getfixturevalue("postgres" if engine == "postgresql" else "sqlite")
+    yield from _pipeline(bed, kind, request, tmp_path)
+
+
 @pytest.fixture
-def pipeline(bed: Postgres | Sqlite, redis_url: str, tmp_path: Path) -> Iterator[Pipeline]:
+def pg_pipeline(postgres: Postgres, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipeline]:
+    yield from _pipeline(postgres, "rq", request, tmp_path)
+
+
+def _pipeline(
+    bed: Postgres | Sqlite, kind: str, request: pytest.FixtureRequest, directory: Path
+) -> Iterator[Pipeline]:
     database = bed.copy_of("expanded", fill)
-    with Redis.from_url(redis_url) as redis:
-        redis.flushall()
-        yield Pipeline(database, tmp_path, redis)
+    root = directory / "sites"
+    root.mkdir()
+    with open_jobs(kind, request, directory) as jobs:
+        yield Pipeline(database, root, jobs)
     bed.drop(database)
-
-
-@pytest.fixture
-def pg_pipeline(postgres: Postgres, redis_url: str, tmp_path: Path) -> Iterator[Pipeline]:
-    database = postgres.copy_of("expanded", fill)
-    with Redis.from_url(redis_url) as redis:
-        redis.flushall()
-        yield Pipeline(database, tmp_path, redis)
-    postgres.drop(database)
 
 
 @pytest.fixture

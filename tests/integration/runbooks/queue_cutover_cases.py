@@ -49,7 +49,7 @@ def fill(database: Database) -> None:
         f"VALUES {results}",
         "INSERT INTO worker_heartbeats (worker_id, queue_name, status) VALUES ('w1', 'jobs', 'running')",
         *(
-            "INSERT INTO pipestate_observation (name, value, source, actor, observed_at) "
+            "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "
             "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 384) "
             f"SELECT '{probe}', 0, 'test', 'test', ago(11530 - 30 * i) FROM n"
             for probe in PROBES
@@ -65,7 +65,7 @@ def status(job: int, number: int) -> str:
 
 def observe(name: str, value: float, minutes: int = 1) -> str:
     return (
-        "INSERT INTO pipestate_observation (name, value, source, actor, observed_at) "
+        "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "
         f"VALUES ('{name}', {value}, 'test', 'test', ago({minutes}))"
     )
 
@@ -139,14 +139,14 @@ def broken_observation(phase: str, check: str, name: str, first_bad: float) -> I
         phase,
         check,
         "stale",
-        f"DELETE FROM pipestate_observation WHERE name = '{name}' AND observed_at > ago(61)",
+        f"DELETE FROM pipestate.observation WHERE name = '{name}' AND observed_at > ago(61)",
         also=also,
     )
     yield broken(
         phase,
         check,
         "missing",
-        f"DELETE FROM pipestate_observation WHERE name = '{name}'",
+        f"DELETE FROM pipestate.observation WHERE name = '{name}'",
         also=also,
         nothing_to_show=True,
     )
@@ -228,14 +228,14 @@ def broken_stability(phase: str, hours: int) -> Iterator[Broken]:
         phase,
         "stable-hours",
         "a gap",
-        f"DELETE FROM pipestate_observation WHERE name = 'sqs_queue_depth' "
+        f"DELETE FROM pipestate.observation WHERE name = 'sqs_queue_depth' "
         f"AND observed_at > ago({inside + 60}) AND observed_at < ago({inside - 90})",
     )
     yield broken(
         phase,
         "stable-hours",
         "a short history",
-        f"DELETE FROM pipestate_observation WHERE observed_at < ago({inside})",
+        f"DELETE FROM pipestate.observation WHERE observed_at < ago({inside})",
     )
 
 

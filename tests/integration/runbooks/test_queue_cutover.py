@@ -92,7 +92,7 @@ def test_an_empty_database_opens_no_gate(chain: Chain) -> None:
         ("dual-write", add_job(21, 9, "completed")),
         ("shadow", add_job(21, 25 * 60)),
         ("cutover", observe("sqs_queue_depth", 5000, 49 * 60)),
-        ("cutover", "DELETE FROM pipestate_observation WHERE observed_at < ago(2950)"),
+        ("cutover", "DELETE FROM pipestate.observation WHERE observed_at < ago(2950)"),
         ("cutover", observe("app_metric", 9999)),
     ],
 )

@@ -253,9 +253,9 @@ def test_an_old_row_of_a_live_site_is_no_backfill_to_come(ready: Database) -> No
 
 
 def test_where_the_columns_were_adopted_the_counting_begins_with_pipestate(ready: Database) -> None:
-    ready.run("DELETE FROM pipestate_object WHERE kind = 'column'")
+    ready.run("DELETE FROM pipestate.object WHERE kind = 'column'")
     assert check_of(ready, "backfill/end-to-end") is PASSED
-    run_timed(ready, "UPDATE pipestate_object SET created_at = <1 days ago>")
+    run_timed(ready, "UPDATE pipestate.object SET created_at = <1 days ago>")
     assert check_of(ready, "backfill/end-to-end") is FAILED
 
 
@@ -317,12 +317,7 @@ def test_a_recorded_purge_ends_the_archive(contracted: Database) -> None:
 
 
 def purge(database: Database, when: str) -> None:
-    lift = (
-        "PRAGMA ignore_check_constraints = ON"
-        if database.is_sqlite
-        else "ALTER TABLE pipestate_run DROP CONSTRAINT IF EXISTS ck_pipestate_run_event"
-    )
-    run_timed(database, lift, recorded(when, "open", phase="cleanup", event="purge"))
+    run_timed(database, recorded(when, "open", phase="cleanup", event="purge"))
 
 
 def test_what_was_never_there_needs_no_archive(chain: Chain) -> None:

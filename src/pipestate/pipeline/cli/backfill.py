@@ -32,18 +32,18 @@ def backfill(
     from pipestate.pipeline import backfill as library
     from pipestate.pipeline.render.backfill import as_data, as_lines
     from pipestate.pipeline.storage import open_storage
-    from pipestate.pipeline.stuck import require_threshold
+    from pipestate.pipeline.threshold import require_threshold
 
     to = target(database_url, config)
     require_threshold(threshold_hours)
     library.require_batch_size(batch_size)
     storage = open_storage(storage_dir)
     gc.disable()  # a plan may have a million small values, and each of them outlives the collector
-    with progress("counting") as counting:
+    with progress("counting", "sites") as counting:
         plan = library.plan(to.url, storage, threshold=timedelta(hours=threshold_hours), on_progress=counting)
     moves = plan.moves
     if not dry_run:
-        with progress("writing") as writing:
+        with progress("writing", "sites") as writing:
             moves = library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
     if json_:
         print_json(

@@ -1,13 +1,17 @@
-"""Options of the application's commands, and what they resolve to."""
+"""Options of the application's commands, and what they open."""
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.errors import ConfigError
-from pipestate.pipeline.wiring import Wiring
+from pipestate.cli.options import project_ini
+
+if TYPE_CHECKING:
+    from pipestate.pipeline.queues.config import QueueConfig
+    from pipestate.pipeline.queues.port import Queues
 
 RedisUrl = Annotated[
     str | None,
@@ -34,16 +38,12 @@ ThresholdHours = Annotated[
 ]
 
 
-def redis(given: str | None, wiring: Wiring) -> str | None:
-    """The first of: the option, REDIS_URL, alembic.ini."""
-    return given or os.environ.get("REDIS_URL") or wiring.redis_url
+@contextmanager
+def open_queues(ini: Path | None, redis_url: str | None) -> Iterator[tuple["Queues", "QueueConfig"]]:
+    """Open the queues of this project, with what its alembic.ini says about them."""
+    from pipestate.pipeline.queues import backend
+    from pipestate.pipeline.queues.config import read_config
 
-
-def require_redis(given: str | None, wiring: Wiring) -> str:
-    url = redis(given, wiring)
-    if not url:
-        raise ConfigError(
-            "no Redis given: give --redis-url, or set REDIS_URL, "
-            "or redis_url under [pipestate:queues] in alembic.ini"
-        )
-    return url
+    config = read_config(project_ini(ini))
+    with backend.open_queues(config, redis_url) as queues:
+        yield queues, config

@@ -1,20 +1,20 @@
-"""`queues show` and `queues clear`: what RQ holds, and what can never end."""
+"""`queues show`, `queues clear`, `queues restore`: what the queues hold, what can never end, and the way back."""
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, project_ini
+from pipestate.cli.options import AsJson, Config
 from pipestate.cli.output import console, print_json, say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, require_redis
+from pipestate.pipeline.cli.options import RedisUrl, open_queues
+from pipestate.pipeline.cli.output import show as show_result
 
-if TYPE_CHECKING:
-    from pipestate.pipeline.clearing import Cleared
-
-app = typer.Typer(help="Look at the job queues, and clear what can never end.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at the job queues, clear what can never end, and bring it back.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -23,18 +23,15 @@ def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = Non
 
     Example: pipestate queues show
     """
-    from pipestate.pipeline.depths import depths
-    from pipestate.pipeline.queues import connected
+    from pipestate.pipeline.queues.depths import read_depths
     from pipestate.pipeline.render.queues import depths_as_data, print_depths
-    from pipestate.pipeline.wiring import read_wiring
 
-    wiring = read_wiring(project_ini(config))
-    with connected(require_redis(redis_url, wiring)) as redis:
-        found = depths(redis, wiring)
+    with open_queues(config, redis_url) as (queues, settings):
+        states = read_depths(queues, settings)
     if json_:
-        print_json(depths_as_data(found))
+        print_json(depths_as_data(states))
     else:
-        print_depths(found, console())
+        print_depths(states, console())
 
 
 @app.command()
@@ -57,35 +54,50 @@ def clear(
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
-    from pipestate.pipeline import clearing
-    from pipestate.pipeline.export import default_file
-    from pipestate.pipeline.export import export as write_export
-    from pipestate.pipeline.queues import connected
-    from pipestate.pipeline.wiring import read_wiring
+    from pipestate.pipeline.queues import clear as library
+    from pipestate.pipeline.queues.export_file import default_file
+    from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, exported, left_alone
 
     file = export or default_file(datetime.now(UTC))
-    wiring = read_wiring(project_ini(config))
-    with connected(require_redis(redis_url, wiring)) as redis:
-        plan = clearing.plan_clearing(redis, wiring)
-        if dry_run or not plan:
-            _say(clearing.Cleared(clearing.figures(plan)), None, json_=json_, dry_run=dry_run)
-            return
-        with progress("exporting", "jobs") as exporting:
-            exported = write_export(redis, plan, file, exporting)
-        say(f"{len(exported.jobs):,} exported to {file}", err=True)
-        with progress("deleting", "jobs") as deleting:
-            cleared = clearing.clear(redis, exported, deleting)
-    _say(cleared, file, json_=json_)
-
-
-def _say(cleared: "Cleared", file: Path | None, *, json_: bool, dry_run: bool = False) -> None:
-    from pipestate.pipeline.render.queues import cleared_as_data, left_over, sentence
-
-    for line in left_over(cleared):
+    with open_queues(config, redis_url) as (queues, settings), progress("clearing", "jobs") as on_progress:
+        plan = library.plan(queues, settings.obstacles())
+        writes = bool(plan.to_do) and not dry_run
+        results = plan.expected
+        if writes:
+            results = library.apply(
+                queues,
+                plan,
+                file,
+                on_exported=lambda n: say(exported(n, file), err=True),
+                on_progress=on_progress,
+            )
+    for line in left_alone(results):
         say(line, err=True)
-    if json_:
-        print_json(cleared_as_data(cleared, dry_run=dry_run, export=str(file) if file else None))
-    elif file is None and not cleared.deleted:
-        say("nothing to clear")
-    else:
-        say(f"{'Would delete' if dry_run else 'Deleted'} {sentence(cleared.deleted)}")
+    data = cleared_as_data(results, dry_run=dry_run, export=file if writes else None)
+    show_result(json_, data, cleared_as_lines(results, dry_run=dry_run))
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="The file that queues clear wrote.", show_default=False)],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would come back; change nothing.")
+    ] = False,
+    redis_url: RedisUrl = None,
+    json_: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Bring back jobs that queues clear deleted, exactly as they were. Those that are there again stay.
+
+    Example: pipestate queues restore cleared_jobs.jsonl --dry-run
+    """
+    from pipestate.pipeline.queues import restore as library
+    from pipestate.pipeline.render.queues import left_alone, restored_as_data, restored_as_lines
+
+    with open_queues(config, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
+        plan = library.plan(queues, file)
+        results = plan.expected if dry_run else library.apply(queues, plan, on_progress=on_progress)
+    for line in left_alone(results):
+        say(line, err=True)
+    data = restored_as_data(results, dry_run=dry_run, file=file)
+    show_result(json_, data, restored_as_lines(results, dry_run=dry_run))

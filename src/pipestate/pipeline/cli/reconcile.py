@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
-from pipestate.cli.output import print_json, say
+from pipestate.cli.output import say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, require_redis
+from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues
+from pipestate.pipeline.cli.output import show
 
 
 def reconcile(
@@ -30,30 +31,23 @@ def reconcile(
 
     Example: pipestate reconcile --dry-run
     """
-    from pipestate.pipeline.queues import connected
-    from pipestate.pipeline.reconcile import Reconciler
-    from pipestate.pipeline.render.reconciliation import as_data, as_lines, counts_of
+    from pipestate.pipeline import reconcile as library
+    from pipestate.pipeline.render.reconcile import BUSY, any_failed, as_data, as_lines
     from pipestate.pipeline.storage import open_storage
-    from pipestate.pipeline.stuck import require_threshold
-    from pipestate.pipeline.wiring import read_wiring
+    from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
     to = target(database_url, config)
-    wiring = read_wiring(to.ini)
     storage = open_storage(storage_dir) if storage_dir else None
-    with connected(require_redis(redis_url, wiring)) as redis:
-        work = Reconciler(to.url, redis, wiring, storage, threshold_hours, max_attempts, site)
-        revision = to.revisions().current
-        with progress("recovering") as recovering:
-            outcomes = work.preview() if dry_run else work.run(revision=revision, on_progress=recovering)
-    busy = outcomes is None
-    done = outcomes or []
-    if json_:
-        print_json(as_data(done, site, dry_run=dry_run, busy=busy))
-    elif busy:
-        say("another reconciliation is under way: nothing to do", err=True)
+    with open_queues(to.ini, redis_url) as (queues, names), progress("recovering", "sites") as on_progress:
+        rules = library.Rules(names, storage, threshold_hours, max_attempts, site)
+        if not dry_run:
+            revision = to.revisions().current
+            results = library.run(to.url, queues, rules, revision=revision, on_progress=on_progress)
+        else:
+            results = library.plan(to.url, queues, rules).expected
+    if results is None and not json_:
+        say(BUSY, err=True)
     else:
-        for line in as_lines(done, site, dry_run=dry_run):
-            say(line)
-    if counts_of(done)["failed"]:
-        raise typer.Exit(1)
+        show(json_, as_data(results, site, dry_run=dry_run), as_lines(results or [], site, dry_run=dry_run))
+    raise typer.Exit(any_failed(results))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import URL, Connection, NullPool, create_engine, insert, text
 
 from pipestate.schema import legacy_metadata, site_progress
 from pipestate.schema.legacy import legacy_sites
@@ -11,6 +11,7 @@ from pipestate.schema.legacy import legacy_sites
 if TYPE_CHECKING:
     from redis import Redis
 
+OWNER = "civic"
 SITES = 300
 STUCK = 105
 WITHOUT_TEXT = 2
@@ -22,6 +23,15 @@ FAILED = 2695
 
 def name(number: int) -> str:
     return f"site{number:03}.example.gov"
+
+
+def create_owner(server: URL) -> URL:
+    """Make a database and a plain role that owns it: nothing in the demo needs a superuser."""
+    engine = create_engine(server, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {OWNER} LOGIN")
+        connection.exec_driver_sql(f"CREATE DATABASE {OWNER} OWNER {OWNER}")
+    return server.set(username=OWNER, database=OWNER)
 
 
 def build(connection: Connection) -> None:
@@ -85,17 +95,18 @@ def fill_queues(redis: "Redis", root: Path) -> None:
 
 
 TIMES = text(
-    "SELECT table_name, string_agg(format('%1$I = %1$I - interval ''1 day''', column_name), ', ') "
+    "SELECT format('%I.%I', table_schema, table_name), "
+    "string_agg(format('%1$I = %1$I - interval ''1 day''', column_name), ', ') "
     "FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name) "
-    "WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND data_type LIKE 'timestamp%' "
-    "GROUP BY table_name"
+    "WHERE table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type = 'BASE TABLE' "
+    "AND data_type LIKE 'timestamp%' GROUP BY table_schema, table_name"
 )
 
 
 def let_a_day_pass(connection: Connection) -> None:
-    """The demo cannot wait: it moves every time in its own database a day into the past."""
+    """Move every time in the demo's database a day into the past, the ledger's included."""
     for table, assignments in connection.execute(TIMES).all():
-        connection.exec_driver_sql(f'UPDATE "{table}" SET {assignments}')
+        connection.exec_driver_sql(f"UPDATE {table} SET {assignments}")
 
 
 def _site(number: int) -> dict[str, str | None]:

@@ -54,8 +54,8 @@ def _world(*, keep: bool) -> Iterator[tuple[str, str | None, Path]]:
             directory = Path(tempfile.mkdtemp(prefix="pipestate-demo-"))
         else:
             directory = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="pipestate-demo-")))
-        address = url.set(drivername="postgresql", password=None)
-        yield address.render_as_string(hide_password=False), redis, directory
+        owner = scene.create_owner(url).set(drivername="postgresql", password=None)
+        yield owner.render_as_string(hide_password=False), redis, directory
 
 
 def _old_world(stage: Stage) -> None:

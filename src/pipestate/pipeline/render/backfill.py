@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pipestate.pipeline.moves import Move, Outcome
+from pipestate.pipeline.backfill.moves import Move, Outcome
 from pipestate.plural import many
 from pipestate.render.text import clean
 

@@ -1,0 +1,75 @@
+"""Looking at what is there before anything is done: shapes that can be adopted, and those that cannot."""
+
+from collections.abc import Sequence
+
+from pipestate.ddl import sql
+from pipestate.ddl.definitions import Shape
+from pipestate.ddl.postgresql.locks import lock_tables
+
+
+def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:
+    """A table of the right name that is another one: refused before the first change."""
+    for shape in shapes:
+        _refuse(shape)
+
+
+def refuse_state(
+    table: str, *, having: Sequence[str], lacking: Sequence[str], gone: str, message: str
+) -> None:
+    """Refuse a database whose table has all of these columns and none of those, and where `gone` is gone."""
+    sql.refuse_when(
+        f"{sql.regclass(gone)} IS NULL AND (SELECT count(*) FILTER (WHERE attname IN ({sql.literals(having)})) = "
+        f"{len(having)} AND count(*) FILTER (WHERE attname IN ({sql.literals(lacking)})) = 0 FROM pg_attribute "
+        f"WHERE attrelid = {sql.regclass(table)} AND NOT attisdropped)",
+        message,
+    )
+
+
+def set_default(table: str, column: str, expression: str) -> None:
+    """A default for a nullable column of an adopted table, so that its writers go on (PostgreSQL)."""
+    needs_one = (
+        f"EXISTS (SELECT FROM pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        f"AND attname = {sql.literal(column)} AND NOT atthasdef AND NOT attnotnull)"
+    )
+    lock_tables(table, when=needs_one)
+    sql.do_when(
+        needs_one, f"ALTER TABLE {sql.name(table)} ALTER COLUMN {sql.name(column)} SET DEFAULT {expression}"
+    )
+
+
+def _refuse(shape: Shape) -> None:
+    relation = sql.regclass(shape.table)
+    sql.refuse_when(
+        f"(SELECT relkind <> 'r' FROM pg_class WHERE oid = {relation})",
+        f"{shape.table} exists, but is not a plain table (a view, or partitioned): rename it, "
+        "or point the chain at another database or search_path",
+    )
+    missing = (
+        f"(SELECT string_agg(name, ', ') FROM unnest(ARRAY[{sql.literals(shape.columns)}]) AS wanted (name) "
+        f"WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = {relation} AND attname = wanted.name "
+        "AND NOT attisdropped))"
+    )
+    sql.refuse_when(
+        f"{relation} IS NOT NULL AND {missing} IS NOT NULL",
+        f"{shape.table} exists, but without {{missing}}: it is another table of that name. Rename it, "
+        "or point the chain at another database or search_path",
+        missing=missing,
+    )
+    unique = (
+        f"EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] "
+        f"WHERE indrelid = {relation} AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 "
+        f"AND attname = {sql.literal(shape.key)})"
+    )
+    sql.refuse_when(
+        f"{relation} IS NOT NULL AND NOT {unique}",
+        f"{shape.table} exists, but its {shape.key} is not unique: add a primary key or a unique index on it, "
+        "then run the same again",
+    )
+    sql.do(
+        f"""  IF {relation} IS NULL THEN RETURN; END IF;
+  EXECUTE {sql.literal(f"SELECT EXISTS (SELECT FROM {sql.name(shape.table)} WHERE {sql.name(shape.key)} IS NULL)")} INTO nameless;
+  IF nameless THEN
+    {sql.refusal(f"{shape.table} has rows without a {shape.key}, by which the chain finds rows: give them one or delete them, then run the same again")}
+  END IF;""",
+        "  nameless boolean;",
+    )

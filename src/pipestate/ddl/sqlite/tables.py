@@ -1,0 +1,52 @@
+"""Tables and views on SQLite: created where absent, dropped only if ours and empty."""
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from sqlalchemy.schema import CreateTable
+
+from pipestate.ddl import objects, sql
+from pipestate.ddl.definitions import Index, KeyOf, keys_of_others
+from pipestate.ddl.sqlite import archive, look
+
+
+def create_table(table: sa.Table, *indexes: Index) -> None:
+    archive.bring_back_table(table.name)
+    if not sql.is_offline() and look.has_table(table.name):
+        return
+    statement = str(CreateTable(table).compile(dialect=sql.SQLITE)).strip()
+    for column in keys_of_others(table):
+        source, _, attribute = column.partition(".")
+        actual = "INTEGER" if sql.is_offline() else look.column_type(source, attribute)
+        statement = statement.replace(KeyOf(column).get_col_spec(), actual)
+    sql.emit(statement)
+    for index in indexes:
+        sql.emit(index.statement())
+        sql.emit(objects.remember("index", index.name))
+    sql.emit(objects.remember("table", table.name))
+
+
+def drop_table(name: str) -> None:
+    if not objects.is_ours_on_sqlite("table", name) or not (sql.is_offline() or look.has_table(name)):
+        return
+    if not sql.is_offline() and look.has_rows(name):
+        archive.archive_table(name)
+    else:
+        sql.emit(f"DROP TABLE {sql.name(name)}")
+    sql.emit(objects.forget("table", name))
+
+
+def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
+    sql.emit(f"DROP VIEW IF EXISTS {sql.name(name)}")
+    sql.emit(f"CREATE VIEW {sql.name(name)} AS {queries['sqlite']}")
+    sql.emit(objects.remember("view", name))
+
+
+def drop_view(name: str) -> None:
+    if objects.is_ours_on_sqlite("view", name):
+        sql.emit(f"DROP VIEW IF EXISTS {sql.name(name)}")
+    sql.emit(objects.forget("view", name))
+
+
+def comment_table(name: str, comment: str | None) -> None:
+    """Do nothing: SQLite has no comments."""

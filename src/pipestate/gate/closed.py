@@ -1,0 +1,28 @@
+"""A gate that is closed, as Alembic wants to hear it."""
+
+from pipestate.ddl.failure import MigrationError
+from pipestate.verify.report import Report
+
+KEPT = {
+    True: "nothing of this revision was done, and the revisions before it stay",
+    False: "this run is one transaction, and all of it is rolled back",
+}
+
+
+class GateClosed(MigrationError):
+    """A revision that must not run yet. `report` says why; Alembic ends without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, report: Report, *, commits_each: bool = True) -> None:
+        self.report = report
+        ((runbook, phase),) = report.phases()
+        closing = [verdict for verdict in phase.checks if verdict.closes]
+        lines = [f"  {verdict.check_id}: {verdict.message} ({verdict.source})" for verdict in closing]
+        if not closing:
+            lines = ["  none of its checks applies here and blocks: nothing to ask is closed"]
+        super().__init__(
+            f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks do not "
+            f"hold, so {KEPT[commits_each]}\n" + "\n".join(lines) + "\n"
+            f"To look closer: pipestate verify {runbook.name} --phase {phase.name}"
+        )

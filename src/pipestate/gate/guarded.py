@@ -1,0 +1,115 @@
+"""What a script writes after a gate: statements that do nothing without the mark.
+
+From the gate to the end of the script every statement, Alembic's own version row included, stands in a block
+that asks for the mark first. A later revision cannot see the mark of an earlier transaction: it asserts what
+the version table must say when everything before it was committed, and leaves a mark of its own. So a psql
+that goes on after errors, or a script that is pasted from its middle, drops and stamps nothing.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from alembic.runtime.migration import MigrationContext
+
+from pipestate.ddl import sql
+from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.mark import is_missing, setting
+from pipestate.gate.versions import stands_at
+
+_OPTION = "pipestate_guarded"
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*([A-Za-z\\]+)", re.DOTALL)
+_NOT_IN_A_BLOCK = re.compile(
+    r"(?i)copy|begin|start|commit|end|rollback|abort|savepoint|release|vacuum|listen|notify|discard|\\\w*"
+)
+_INTO = re.compile(r"(?is)^\s*(with\b.*\)\s*)?select\b(?:(?!\bfrom\b|').)*?\binto\b")
+_RUNNING = re.compile(r"-- Running \w+ (?P<from>.*?) -> (?P<to>\S*)")
+WITHOUT_MARK = "the gate before this statement was not passed in this transaction, so it does nothing"
+
+
+@dataclass
+class GuardedOutput:
+    """Alembic's output of a script, from a gate on."""
+
+    context: MigrationContext
+    mark: str
+    write: Any
+    heads: Collection[str] = ()
+    in_transaction: bool = True
+
+    def output(self, text: str) -> None:
+        """Write one statement of Alembic's, guarded by what it needs there."""
+        bare = text.strip().rstrip(";").strip().upper()
+        if bare in ("BEGIN", "COMMIT"):
+            self.in_transaction = bare == "BEGIN"
+            self.write(text)
+            if self.in_transaction:
+                self._assert_version()
+        elif text.lstrip().startswith("-- Running"):
+            self.write(text)
+            self._next_revision(text)
+        elif not _FIRST_WORD.match(text):
+            self.write(text)  # a comment
+        elif self.in_transaction:
+            self.write(self._asking_for_the_mark(text))
+        else:
+            self.write(self._asking_for_the_version(text))
+
+    def version_applied(self, *, heads: Collection[str], **_: Any) -> None:
+        """Take note of where the database stands after a revision (Alembic's `on_version_apply`)."""
+        self.heads = frozenset(heads)
+
+    def _next_revision(self, text: str) -> None:
+        found = _RUNNING.match(text.strip())
+        self.mark = f"after {' '.join(sorted(self.heads))}" + (f" {found['to']}" if found else "")
+        self._assert_version()
+
+    def _assert_version(self) -> None:
+        """Leave the mark in this transaction where everything before it was committed."""
+        body = f"""
+BEGIN
+  IF NOT ({stands_at(self.context, self.heads)}) THEN
+    {sql.refusal("what comes before this revision was not done, so it does nothing")}
+  END IF;
+  PERFORM {setting(self.mark)};
+END """
+        self.write(f"DO {sql.dollar(body, 'pipestate')};")
+
+    def _asking_for_the_mark(self, text: str) -> str:
+        statement = text.strip().removesuffix(";")
+        self._refuse_what_cannot_wait(statement)
+        body = f"""
+BEGIN
+  IF {is_missing(self.mark)} THEN
+    {sql.refusal(WITHOUT_MARK)}
+  END IF;
+  EXECUTE {sql.dollar(statement, "stmt")};
+END """
+        return f"DO {sql.dollar(body, 'pipestate')};"
+
+    def _asking_for_the_version(self, text: str) -> str:
+        """Outside a transaction no mark lives: there the version row of what came before must be there."""
+        statement = text.strip().removesuffix(";")
+        condition = stands_at(self.context, self.heads)
+        return f"SELECT {sql.dollar(statement, 'stmt')} WHERE {condition} \\gexec"
+
+    def _refuse_what_cannot_wait(self, statement: str) -> None:
+        word = _FIRST_WORD.match(statement)
+        if (word is not None and _NOT_IN_A_BLOCK.fullmatch(word[1])) or _INTO.match(statement):
+            raise MigrationError(
+                f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that asks for the "
+                "gate's mark cannot run it. Put it before the gate, or into a revision without --sql"
+            )
+
+
+def guard_output(context: MigrationContext, revision: str) -> None:
+    """Guard everything that this script writes from here on; a second gate only changes the mark."""
+    guarded = context.opts.get(_OPTION)
+    if guarded is None:
+        guarded = GuardedOutput(context, revision, context.impl.static_output)
+        context.opts[_OPTION] = guarded
+        context.impl.pipestate_plain_output = guarded.write  # type: ignore[attr-defined]
+        context.impl.static_output = guarded.output  # type: ignore[method-assign]
+        context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, guarded.version_applied)
+    guarded.mark = revision

@@ -1,0 +1,212 @@
+"""A gate that is asked on a live connection, in the transaction of the change and nowhere else.
+
+1. First pass, without a lock: the whole phase. It fails fast and blocks nobody.
+2. `prepare`, if given: long work that needs no lock, and that may commit.
+3. The lock; second pass under it: the checks of `recheck`, or the whole phase where the tables were empty
+   at first and are not now.
+4. The ledger's row, and the mark.
+
+Both passes are looks in savepoints: the gate itself never commits.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from alembic import op
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, inspect
+from sqlalchemy.exc import DBAPIError
+
+from pipestate import db
+from pipestate.config import shown
+from pipestate.ddl import lock_tables, sql
+from pipestate.ddl.failure import MigrationError, sqlstate, told_plainly
+from pipestate.ddl.force import force_reason
+from pipestate.ddl.mark import set_mark
+from pipestate.gate.closed import GateClosed
+from pipestate.gate.question import Question
+from pipestate.ledger.record import record_report
+from pipestate.ledger.state import has_ledger
+from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
+from pipestate.verify.select import Asked
+
+log = logging.getLogger("pipestate")
+
+ABSENT = (
+    "revision {revision} locks {table}, which does not exist: fix the name in `lock`, "
+    "or write may_be_gone=True where that is right"
+)
+NOT_READ_COMMITTED = (
+    "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
+    "not see what was written before the lock. Give the engine isolation_level='READ COMMITTED', or change "
+    "default_transaction_isolation of the role or the database"
+)
+AUTOCOMMIT = (
+    "the gate of revision {revision} needs a transaction, and this connection commits every statement by itself: "
+    "take isolation_level='AUTOCOMMIT' out of env.py"
+)
+MAY_NOT_COMMIT = (
+    "revision {revision} prepares its change with work that commits, and {why}: configure env.py with "
+    "transaction_per_migration=True and let Alembic begin the transaction"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables that the change needs, and whether they may be gone already."""
+
+    names: tuple[str, ...]
+    may_be_gone: bool
+
+
+def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | None) -> None:
+    """Ask the gate as this module's text says; raise GateClosed where it is closed and not forced."""
+    context = op.get_context()
+    connection = op.get_bind()
+    require_transaction(connection, question.revision)
+    if not tables.may_be_gone:
+        _refuse_absent(connection, tables.names, question.revision)
+    filled = _hold_rows(connection, tables.names)
+    reports = [_asked(question, question.asked)] if filled else []
+    if prepare is not None:
+        require_may_commit(context, question.revision)
+        prepare()
+    with told_plainly(connection.engine.url):
+        lock_tables(*tables.names)
+    if _hold_rows(connection, tables.names):
+        again = question.again if filled else question.asked
+        reports += [_asked(question, again)] if again else []
+    for number, report in enumerate(reports):
+        _record(question, report, whole=number == 0)
+    set_mark(question.revision)
+
+
+def require(question: Question, checks: Sequence[str]) -> None:
+    """Ask some checks of a phase now, without a lock: what a `prepare` must be sure of."""
+    require_transaction(op.get_bind(), question.revision)
+    asked = [each for each in question.asked if each.check.id in checks]
+    _record(question, _asked(question, asked), whole=False)
+
+
+def require_transaction(connection: Connection, revision: str) -> None:
+    """Refuse a connection whose savepoints do nothing, and a transaction with an old snapshot."""
+    if connection.dialect.name == "sqlite":
+        _begin_on_sqlite(connection)
+        return
+    try:
+        connection.exec_driver_sql("SAVEPOINT pipestate_transaction")
+        connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_transaction")
+    except DBAPIError as error:
+        if sqlstate(error) != "25P01":
+            raise
+        raise MigrationError(AUTOCOMMIT.format(revision=revision)) from error
+    level = str(connection.exec_driver_sql("SHOW transaction_isolation").scalar_one())
+    if level != "read committed":
+        raise MigrationError(NOT_READ_COMMITTED.format(revision=revision, level=level.upper()))
+
+
+def require_may_commit(context: MigrationContext, revision: str) -> None:
+    """Refuse work that commits where the transaction is not Alembic's own, or holds something already."""
+    why = None if may_commit(context) else "the transaction here is not Alembic's, one for each revision"
+    if why is None and _has_written():
+        why = "something was written in this transaction before it"
+    if why is not None:
+        raise MigrationError(MAY_NOT_COMMIT.format(revision=revision, why=why))
+
+
+def may_commit(context: MigrationContext) -> bool:
+    """Say whether Alembic began the transaction, for this revision alone."""
+    if context.dialect.name == "sqlite":
+        return True  # nothing commits there before the end
+    return (
+        context._transaction is not None
+        and bool(context._transaction_per_migration)
+        and not context._in_external_transaction
+    )
+
+
+def commits_each(context: MigrationContext) -> bool:
+    """Say whether a closed gate keeps the revisions before it."""
+    return not context._in_external_transaction and (
+        bool(context._transaction_per_migration) or not context.impl.transactional_ddl
+    )
+
+
+def _has_written() -> bool:
+    if op.get_context().dialect.name == "sqlite":
+        return False
+    query = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
+    return bool(op.get_bind().exec_driver_sql(query).scalar())
+
+
+def _begin_on_sqlite(connection: Connection) -> None:
+    """Have a transaction that holds DDL: the driver by itself begins one only before a write of rows."""
+    driver = connection.connection.dbapi_connection
+    if driver is not None and not getattr(driver, "in_transaction", True):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _refuse_absent(connection: Connection, tables: Sequence[str], revision: str) -> None:
+    """A misspelt name would look like a table without rows, and open the gate."""
+    there = _existing(connection, tables)
+    for table in tables:
+        if table not in there:
+            raise MigrationError(ABSENT.format(revision=revision, table=table))
+
+
+def _existing(connection: Connection, tables: Sequence[str]) -> list[str]:
+    """List those that exist, `schema.table` included."""
+    known = inspect(connection)
+    parts = [(table, *table.rpartition(".")) for table in tables]
+    return [table for table, schema, _, name in parts if known.has_table(name, schema=schema or None)]
+
+
+def _hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
+    """Say whether one of the tables has a row; that is a look, too, or a policy would hide them."""
+    there = _existing(connection, tables)
+    with told_plainly(connection.engine.url), db.look(connection):
+        return any(
+            connection.exec_driver_sql(f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)})").scalar()
+            for table in there
+        )
+
+
+def _asked(question: Question, asked: Sequence[Asked]) -> Report:
+    """Run the checks; raise GateClosed when one does not hold, unless a reason was given."""
+    connection = op.get_bind()
+    started_at, start = datetime.now(UTC), time.perf_counter()
+    with db.look(connection):
+        verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
+    found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
+    info = DatabaseInfo(
+        shown(connection.engine.url), connection.dialect.name, "", question.revision, question.revision
+    )
+    runbook = question.runbook
+    report = Report(
+        info,
+        started_at,
+        round((time.perf_counter() - start) * 1000, 1),
+        (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
+    )
+    if found.gate is not Gate.OPEN and force_reason() is None:
+        raise GateClosed(report, commits_each=commits_each(op.get_context()))
+    return report
+
+
+def _record(question: Question, report: Report, *, whole: bool) -> None:
+    """Write the look at the whole phase, and every forced one, into the ledger."""
+    ((_, phase),) = report.phases()
+    forced = phase.gate is not Gate.OPEN
+    reason = force_reason() if forced else None
+    connection = op.get_bind()
+    kept_there = has_ledger(connection)
+    if kept_there and (whole or forced):
+        event = "force" if forced else "gate"
+        record_report(connection, report, event=event, reason=reason, revision=question.revision)
+    if forced:
+        kept = "" if kept_there else "; this database has no ledger that would keep the reason"
+        log.warning("the gate %s is closed, and forced: %s%s", question.name, reason, kept)

@@ -1,0 +1,118 @@
+"""What a gate asks: the checks of its phase at this revision, and what the revision insists on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic import op
+from alembic.runtime.migration import MigrationContext
+
+from pipestate.chain.position import Position
+from pipestate.chain.revisions import resolve
+from pipestate.config import project_root
+from pipestate.ddl import sql
+from pipestate.ddl.failure import MigrationError
+from pipestate.runbook.find import every_runbook, find_runbooks
+from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff
+from pipestate.verify.select import Asked, ask, find_phases
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A phase as it is asked now: `asked` all of it, `again` what is asked once more under the lock."""
+
+    runbook: Runbook
+    phase: Phase
+    revision: str
+    asked: tuple[Asked, ...]
+    again: tuple[Asked, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.runbook.name}/{self.phase.name}"
+
+
+def read_question(
+    name: str,
+    revision: str,
+    *,
+    recheck: Sequence[str] = (),
+    insist: Sequence[str] = (),
+    sign_offs: Sequence[str] = (),
+) -> Question:
+    """Find the phase; refuse a page that does not open this revision, or that was edited down."""
+    runbook, phase = find_phase(op.get_context(), name)
+    if revision not in phase.opens:
+        raise MigrationError(
+            f"{runbook.path}:{phase.line}: phase {phase.name} opens {', '.join(phase.opens) or 'no revision'}, "
+            f"not {revision}: add it to `opens` in the front matter, or name the right phase in the revision"
+        )
+    asked = tuple(ask(runbook, phase, current_position(revision), op.get_context().dialect.name))
+    question = Question(
+        runbook, phase, revision, asked, tuple(each for each in asked if each.check.id in recheck)
+    )
+    _require(question, [*insist, *recheck], Check)
+    _require(question, sign_offs, SignOff)
+    return question
+
+
+def _require(question: Question, ids: Sequence[str], kind: type[Check] | type[SignOff]) -> None:
+    """Refuse where one that is insisted on is missing, does not block, or is not asked now."""
+    there = {each.check.id: each for each in question.asked}
+    what = "sign-off" if kind is SignOff else "check"
+    for id_ in dict.fromkeys(ids):
+        found = there.get(id_)
+        fault = None
+        if found is None:
+            fault = "does not have: put it back into the runbook"
+        elif not isinstance(found.check, kind):
+            fault = f"has, but not as a {what}: make it one again"
+        elif found.check.level is not Level.BLOCK:
+            fault = "has with `level: warn`, which closes nothing: take that line out"
+        elif found.skipped is not None:
+            fault = f"does not ask now ({found.skipped}): change its `from`, `until` or `dialect`"
+        if fault is not None:
+            raise MigrationError(
+                f"{question.runbook.path}:{question.phase.line}: revision {question.revision} insists on the {what} "
+                f"{id_}, which phase {question.phase.name} {fault}"
+            )
+
+
+def find_phase(context: MigrationContext, name: str) -> tuple[Runbook, Phase]:
+    """Find a phase by `runbook/phase` or `phase` beside the project's alembic.ini."""
+    config = context.config
+    ini = (
+        Path(config.config_file_name)
+        if config and config.config_file_name
+        else project_root() / "alembic.ini"
+    )
+    runbook, slash, _ = name.partition("/")
+    (found,) = find_phases(find_runbooks([runbook], ini) if slash else every_runbook(ini), name)
+    return found
+
+
+def current_position(revision: str) -> Position:
+    """Say where the database stands: Alembic's own context knows it; a script starts below its revision."""
+    context = op.get_context()
+    assert context.script is not None
+    if not context.as_sql:
+        return resolve(context.script, tuple(context.get_current_heads()))
+    return resolve(context.script, down_revisions(context, revision))
+
+
+def down_revisions(context: MigrationContext, revision: str) -> tuple[str, ...]:
+    """List what a revision stands on directly."""
+    assert context.script is not None
+    found = context.script.get_revision(revision)
+    before = found.down_revision if found is not None else None
+    return (before,) if isinstance(before, str) else tuple(before or ())
+
+
+def running_revision(given: str | None) -> str:
+    """Name the revision that runs: the one that the caller gave, else the one that the environment knows."""
+    revision = given or sql.current_revision()
+    if not revision:
+        raise MigrationError(
+            "the gate does not know which revision asks it: write gate(..., revision=revision)"
+        )
+    return revision

@@ -1,0 +1,142 @@
+"""What happened, newest first: runs, sign-offs, observations, and what other packages add."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Column, Connection, Select, Table, select
+
+from pipestate.errors import ConfigError
+from pipestate.ledger.record import Event
+from pipestate.ledger.state import require_ledger
+from pipestate.ledger.tables import Ledger, ledger_on
+
+SIGN_OFF, OBSERVATION = "sign-off", "observation"
+# PostgreSQL knows times that Python does not, and the server's clock gives none of them.
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the history. `kind` is an event, or what else was written down."""
+
+    at: datetime
+    id: int
+    kind: str
+    who: str
+    what: str
+    revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines to read. An empty `kinds` means all of them; `runbook` leaves out what has none."""
+
+    limit: int = 20
+    since: datetime | None = None
+    runbook: str | None = None
+    kinds: frozenset[str] = frozenset()
+
+    def any_of(self, *kinds: str) -> bool:
+        return not self.kinds or not self.kinds.isdisjoint(kinds)
+
+    def newest(self, table: Table, at: "Column[Any]") -> Select[Any]:
+        """Select the rows of a table that may be among the lines: so many of the newest."""
+        span = at.between(self.since or EARLIEST, LATEST)
+        return select(table).where(span).order_by(at.desc(), table.c.id.desc()).limit(self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where lines come from: the kinds that it knows, and a function that reads its newest ones.
+
+    The entry points `pipestate.history` name such values.
+    """
+
+    kinds: tuple[str, ...]
+    read: Callable[[Connection, Wanted], Sequence[Entry]]
+
+
+def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] = ()) -> list[Entry]:
+    """Read the lines, newest first; at the same time, the one written later comes first."""
+    require_ledger(connection)
+    sources = (*SOURCES, *others)
+    known = {kind for source in sources for kind in source.kinds}
+    unknown = sorted(wanted.kinds - known)
+    if unknown:
+        raise ConfigError(f"there is no event {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    lines = [
+        line for source in sources if wanted.any_of(*source.kinds) for line in source.read(connection, wanted)
+    ]
+    return sorted(lines, key=lambda line: (line.at, line.id, line.kind), reverse=True)[: wanted.limit]
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Give a time its zone: SQLite keeps none."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _runs(connection: Connection, wanted: Wanted) -> list[Entry]:
+    run = _ledger(connection).run
+    query = wanted.newest(run, run.c.recorded_at)
+    if wanted.runbook is not None:
+        query = query.where(run.c.runbook == wanted.runbook)
+    if wanted.kinds:
+        query = query.where(run.c.event.in_(wanted.kinds))
+    return [
+        Entry(in_utc(row.recorded_at), row.id, row.event, row.actor, _what_ran(row), row.revision)
+        for row in connection.execute(query)
+    ]
+
+
+def _what_ran(row: Any) -> str:
+    phase = f"{row.runbook}/{row.phase} {row.gate}" if row.runbook else None
+    took = f"{row.duration_ms / 1000:.1f} s" if row.duration_ms is not None and phase is None else None
+    return ": ".join(part for part in (phase, row.reason, took) if part) or (row.revision or "")
+
+
+def _signoffs(connection: Connection, wanted: Wanted) -> list[Entry]:
+    word = _ledger(connection).attestation
+    query = wanted.newest(word, word.c.signed_at)
+    if wanted.runbook is not None:
+        query = query.where(word.c.runbook == wanted.runbook)
+    return [
+        Entry(
+            in_utc(row.signed_at),
+            row.id,
+            SIGN_OFF,
+            row.person,
+            f"{row.runbook}/{row.phase}/{row.name}" + (f": {row.note}" if row.note else ""),
+            row.revision,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _observations(connection: Connection, wanted: Wanted) -> list[Entry]:
+    if wanted.runbook is not None:
+        return []
+    fact = _ledger(connection).observation
+    return [
+        Entry(
+            in_utc(row.observed_at),
+            row.id,
+            OBSERVATION,
+            row.actor,
+            f"{row.name} = {row.value:.15g}: {row.source}",
+            row.revision,
+        )
+        for row in connection.execute(wanted.newest(fact, fact.c.observed_at))
+    ]
+
+
+def _ledger(connection: Connection) -> Ledger:
+    return ledger_on(connection.dialect.name)
+
+
+SOURCES = (
+    Source(tuple(Event), _runs),
+    Source((SIGN_OFF,), _signoffs),
+    Source((OBSERVATION,), _observations),
+)

@@ -1,0 +1,181 @@
+"""The ledger's tables, defined once: in the schema `pipestate`, on SQLite with the prefix `pipestate_`.
+
+Text has no length: a long revision or runbook name must not be what stops a gate. Times come from the
+server's clock at the moment of writing, not from the start of a transaction that may be an hour old.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Float,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+SCHEMA = "pipestate"
+VIEWS = ("observed", "latest_observation", "soak", "sign_off")
+CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
+
+Json = JSON().with_variant(JSONB(), "postgresql")
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def qualified(name: str, dialect: str) -> str:
+    """The full name of a table or view of the ledger.
+
+    >>> qualified("run", "postgresql"), qualified("run", "sqlite")
+    ('pipestate.run', 'pipestate_run')
+    """
+    return f"{SCHEMA}_{name}" if dialect == "sqlite" else f"{SCHEMA}.{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The tables on one engine. `objects` is what a chain created, for its downgrades."""
+
+    metadata: MetaData
+    run: Table
+    result: Table
+    attestation: Table
+    observation: Table
+    objects: Table
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All of them, in the order in which they can be created."""
+        return (self.objects, self.run, self.result, self.attestation, self.observation)
+
+
+@cache
+def ledger_on(dialect: str) -> Ledger:
+    """Build the tables for an engine, `postgresql` or `sqlite`."""
+    metadata = MetaData(schema=None if dialect == "sqlite" else SCHEMA)
+    build = _Builder(dialect, metadata)
+    return Ledger(
+        metadata, build.run(), build.result(), build.attestation(), build.observation(), build.objects()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    dialect: str
+    metadata: MetaData
+
+    def run(self) -> Table:
+        """One row a phase of a run, or one row an event that has no phase: a purge, an upgrade."""
+        counts = (_count(name) for name in ("passed", "failed", "warned", "errored", "skipped"))
+        return self.table(
+            "run",
+            _id(),
+            self.time("recorded_at"),
+            _text("event", nullable=False),
+            _text("actor", nullable=False),
+            _text("runbook"),
+            _text("phase"),
+            _text("gate"),
+            _text("runbook_sha256"),
+            _text("revision"),
+            *counts,
+            Column("duration_ms", Float),
+            _text("reason"),
+            PrimaryKeyConstraint("id", name="pk_pipestate_run"),
+            Index("idx_pipestate_run_phase", "runbook", "phase", "recorded_at"),
+        )
+
+    def result(self) -> Table:
+        """One row a check of a run."""
+        run = "pipestate_run" if self.dialect == "sqlite" else "pipestate.run"
+        return self.table(
+            "result",
+            _id(),
+            Column("run_id", BigId, nullable=False),
+            _text("check_id", nullable=False),
+            _text("outcome", nullable=False),
+            _text("level", nullable=False),
+            _text("required"),
+            Column("observed", Json),
+            _text("message"),
+            Column("duration_ms", Float),
+            PrimaryKeyConstraint("id", name="pk_pipestate_result"),
+            ForeignKeyConstraint(
+                ["run_id"], [f"{run}.id"], name="fk_pipestate_result_run", ondelete="CASCADE"
+            ),
+            Index("idx_pipestate_result_run", "run_id"),
+        )
+
+    def attestation(self) -> Table:
+        """One row a person's word."""
+        return self.table(
+            "attestation",
+            _id(),
+            self.time("signed_at"),
+            _text("runbook", nullable=False),
+            _text("phase", nullable=False),
+            _text("name", nullable=False),
+            _text("person", nullable=False),
+            _text("note"),
+            _text("revision"),
+            PrimaryKeyConstraint("id", name="pk_pipestate_attestation"),
+            CheckConstraint("trim(person) <> ''", name="ck_pipestate_attestation_person"),
+            Index("idx_pipestate_attestation_name", "runbook", "phase", "name", "signed_at"),
+        )
+
+    def observation(self) -> Table:
+        """One row an outside fact."""
+        return self.table(
+            "observation",
+            _id(),
+            self.time("observed_at"),
+            _text("name", nullable=False),
+            Column("value", Float, nullable=False),
+            _text("source", nullable=False),
+            _text("actor", nullable=False),
+            _text("revision"),
+            PrimaryKeyConstraint("id", name="pk_pipestate_observation"),
+            Index("idx_pipestate_observation_name", "name", "observed_at", "id"),
+        )
+
+    def objects(self) -> Table:
+        """One row a table, column, index or constraint that a chain created and may drop."""
+        return self.table(
+            "object",
+            _text("kind", nullable=False),
+            _text("name", nullable=False),
+            _text("revision", nullable=False),
+            self.time("created_at"),
+            PrimaryKeyConstraint("kind", "name", name="pk_pipestate_object"),
+        )
+
+    def table(self, name: str, *parts: Any) -> Table:
+        prefix = f"{SCHEMA}_" if self.dialect == "sqlite" else ""
+        return Table(f"{prefix}{name}", self.metadata, *parts)
+
+    def time(self, name: str) -> Column[Any]:
+        return Column(name, DateTime(timezone=True), server_default=text(CLOCK[self.dialect]), nullable=False)
+
+
+def _id() -> Column[Any]:
+    return Column("id", BigId, Identity(), nullable=False)
+
+
+def _text(name: str, *, nullable: bool = True) -> Column[Any]:
+    return Column(name, Text, nullable=nullable)
+
+
+def _count(name: str) -> Column[Any]:
+    return Column(name, Integer, server_default=text("0"), nullable=False)

@@ -1,0 +1,25 @@
+"""Count finished jobs, claim the one coordinator that follows a stage, and start stages.
+
+Workers import this, so it loads nothing but SQLAlchemy's connection and the SQL of the counters.
+"""
+
+from pipestate.pipeline.counters.finish import (
+    JobOutcome,
+    claim_coordinator_enqueue,
+    finish_job,
+    increment_completed,
+    increment_failed,
+    should_trigger_coordinator,
+)
+from pipestate.pipeline.counters.start import advance_stage, initialize_stage
+
+__all__ = [
+    "JobOutcome",
+    "advance_stage",
+    "claim_coordinator_enqueue",
+    "finish_job",
+    "increment_completed",
+    "increment_failed",
+    "initialize_stage",
+    "should_trigger_coordinator",
+]

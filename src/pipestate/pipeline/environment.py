@@ -1,0 +1,41 @@
+"""What the shipped chain's env.py tells autogenerate: which of the tables are its own, and SQLite's quirks."""
+
+from typing import Any
+
+from sqlalchemy import DateTime, Identity
+
+from pipestate import schema
+
+VERSION_TABLE = "pipestate_alembic_version"
+PLUGINS = ("alembic.autogenerate.*", "alembic.ext.checkconstraint_byname")
+
+
+def is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
+    """Leave the host application's own tables, columns and types of keys out of `alembic check`.
+
+    Of what is in the database but not in the metadata, only a legacy table or column is a finding.
+    """
+    if not reflected:
+        return kind != "column" or "adopted" not in item.info
+    if compare_to is not None:
+        return True
+    if kind == "table":
+        return name == schema.site_progress.name
+    return kind == "column" and f"{item.table.name}.{name}" in schema.LEGACY_COLUMNS
+
+
+def differs_in_default(
+    migration: Any, _inspected: Any, _column: Any, _is: Any, wanted: Any, _rendered: Any
+) -> bool | None:
+    """SQLite has no identity columns: an INTEGER primary key counts by itself. The rest is Alembic's."""
+    del migration
+    return False if isinstance(wanted, Identity) else None
+
+
+def differs_in_type(migration: Any, _inspected: Any, _column: Any, found: Any, wanted: Any) -> bool | None:
+    """SQLite has no types for times: TIMESTAMP and DATETIME are two spellings. The rest is Alembic's."""
+    del migration
+    return False if isinstance(found, DateTime) and isinstance(wanted, DateTime) else None
+
+
+ON_SQLITE = {"compare_type": differs_in_type, "compare_server_default": differs_in_default}

@@ -1,0 +1,115 @@
+"""Delete a job with everything that RQ keeps about it, if it is still as it was exported.
+
+A script, not WATCH and MULTI: it looks and deletes in one step on the server, a job at a time, so that a
+page of jobs is one round trip and a job that changes costs its neighbours nothing. With WATCH a page would
+start over whenever one job of it moves, or every job would be three round trips.
+
+RQ's own `Job.delete` would leave the results, and the id in the sets of the jobs that it waited for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.queues.port import Blocked, Exported
+from pipestate.pipeline.queues.rq.connection import pages
+from pipestate.pipeline.queues.rq.content import as_content
+from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
+from pipestate.pipeline.queues.rq.registries import Entry
+from pipestate.pipeline.queues.rq.stored_job import StoredJob, read_jobs
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+# What the script answers.
+ANSWERS = (Outcome.CHANGED, Outcome.DELETED, Outcome.GONE)
+
+# The order of fields is not stable in Redis, so the caller names them; sorting them here would follow
+# the server's locale. Keys that depend on data (parents, executions) are made in the script: RQ does not
+# run on a Redis cluster, where that would matter.
+SCRIPT = """
+local registry, job, dependents, dependencies, results, executions, started = unpack(KEYS)
+local id, digest, group, job_prefix, execution_prefix = unpack(ARGV, 1, 5)
+local first_field = 6
+
+if not redis.call('ZSCORE', registry, id) then
+    return redis.call('EXISTS', job) == 1 and 0 or 2
+end
+if redis.call('HLEN', job) ~= #ARGV - first_field + 1 then return 0 end
+local parts = {}
+for i = first_field, #ARGV do
+    local value = redis.call('HGET', job, ARGV[i])
+    if not value then return 0 end
+    parts[#parts + 1] = #value .. ':' .. value
+end
+if redis.sha1hex(table.concat(parts)) ~= digest then return 0 end
+
+for _, parent in ipairs(redis.call('SMEMBERS', dependencies)) do
+    redis.call('SREM', job_prefix .. parent .. ':dependents', id)
+end
+for _, run in ipairs(redis.call('ZRANGE', executions, 0, -1)) do
+    redis.call('DEL', execution_prefix .. id .. ':' .. run)
+    redis.call('ZREM', started, id .. ':' .. run)
+end
+if group ~= '' and redis.call('SREM', 'rq:group:' .. group, id) == 1
+        and redis.call('EXISTS', 'rq:group:' .. group) == 0 then
+    redis.call('SREM', 'rq:groups', group)
+end
+redis.call('ZREM', registry, id)
+redis.call('DEL', job, dependents, dependencies, results, executions)
+return 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How to tell that a job has not changed since it was exported."""
+
+    fields: tuple[bytes, ...]
+    digest: str
+    group: str
+
+
+def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+    """Read each job whole, where it still blocks the pipeline as it did when it was planned."""
+    for job, stored in zip(jobs, read_jobs(redis, jobs), strict=True):
+        if not stored.fields and stored.score is None:
+            yield Outcome.GONE
+        elif stored.score is not None and _as_planned(job, stored):
+            proof = Proof(tuple(stored.fields), stored.digest, stored.group)
+            yield Exported(job, as_content(stored), proof)
+        else:
+            yield Outcome.CHANGED
+
+
+def _as_planned(job: Blocked, stored: StoredJob) -> bool:
+    entry = Entry(job.id, stored.call, b"data" not in stored.fields, stored.text("status") or "")
+    return entry.gone == job.dangling and entry.blocks(job.obstacle)
+
+
+def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[Outcome]:
+    """Delete each job that is still as it was exported."""
+    script = redis.register_script(SCRIPT)
+    for page in pages(jobs):
+        with redis.pipeline(transaction=False) as pipeline:
+            for job in page:
+                script(keys=_keys(job.job), args=_arguments(job.job, job.proof), client=pipeline)
+            yield from (ANSWERS[answer] for answer in pipeline.execute())
+
+
+def _keys(job: Blocked) -> list[str]:
+    keys = keys_of(job.id)
+    return [
+        registry_key(job.obstacle.queue, job.obstacle.state),
+        keys.job,
+        keys.dependents,
+        keys.dependencies,
+        keys.results,
+        keys.executions,
+        started_key(job.obstacle.queue),
+    ]
+
+
+def _arguments(job: Blocked, proof: Proof) -> list[str | bytes]:
+    return [job.id, proof.digest, proof.group, JOBS, EXECUTIONS, *proof.fields]

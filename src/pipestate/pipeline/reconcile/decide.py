@@ -1,0 +1,216 @@
+"""Decide what to do about a stuck site, from its counters, its files and what is alive in the queues.
+
+1. Tried too often: it needs a person.
+2. Its coordinator, or a job of its stage, is still queued or running: leave it alone.
+3. Jobs have not ended, or none has succeeded: send those again that have not succeeded. For OCR the files
+   say which, whatever the counters say; a stage of one job has only that one; else the application says.
+4. Otherwise the stage has ended, and the coordinator is missing: claim it (again) and send it.
+
+Nothing here knows a database or a queue: `Facts` brings what was read there.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pipestate.errors import ConfigError
+from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.queues.config import SECTION, QueueConfig
+from pipestate.pipeline.queues.port import Alive, Call, Place
+from pipestate.pipeline.reconcile.missing import Missing, nobody_knows
+from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
+from pipestate.pipeline.storage import Documents
+from pipestate.plural import many
+
+# In a file name that is not UTF-8: no database takes them, so no job can have such a key.
+SURROGATES = re.compile(r"[\ud800-\udfff]")
+MAX_ATTEMPTS = 5
+
+Keywords = Mapping[str, "list[dict[str, Any]]"]  # of the jobs to send, by stage
+
+
+class Action(StrEnum):
+    """What is decided for a site; the values are what `--json` prints."""
+
+    COORDINATOR = "coordinator"
+    JOBS = "jobs"
+    WAIT = "wait"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is to be done for a site.
+
+    `counters` are the new ones of a stage that is counted anew. Keys in `succeeded` are counted there
+    already; other job keys are forgotten when jobs are sent, so that what is sent again counts.
+    """
+
+    site: StuckSite
+    action: Action
+    calls: tuple[Call, ...] = ()
+    counters: Mapping[str, Counters] = field(default_factory=dict)
+    succeeded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a decision looks at beside the site; `by_hand` where a person named it."""
+
+    config: QueueConfig
+    alive: Alive = field(default_factory=Alive)
+    documents: Callable[[str], Documents] | None = None
+    missing: Missing = nobody_knows
+    max_attempts: int = MAX_ATTEMPTS
+    by_hand: bool = False
+
+    def documents_of(self, subdomain: str) -> Documents:
+        if self.documents is None:
+            raise ConfigError(
+                f"{subdomain} is stuck in ocr, and only its files say what is missing: "
+                "give --storage-dir or set STORAGE_DIR"
+            )
+        return self.documents(subdomain)
+
+
+def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
+    """Say what would recover this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
+    if site.attempts >= facts.max_attempts:
+        return needs_person(site, _tried(site))
+    busy = _busy(site, facts)
+    if busy is not None:
+        return Result(Recovery(site, Action.WAIT), Outcome.SKIPPED, busy)
+    undone = [stage for stage in site.step if _undone(site.counters[stage])]
+    if undone == ["ocr"]:
+        return _ocr(site, facts, facts.documents_of(site.subdomain))
+    if undone:
+        return _jobs(site, facts, undone)
+    return _coordinator(site, facts, _ended(site), {})
+
+
+def needs_person(site: StuckSite, reason: str) -> Result[Recovery]:
+    return Result(Recovery(site, Action.PERSON), Outcome.SKIPPED, reason)
+
+
+def _undone(counters: Counters) -> bool:
+    return not counters.ended or counters.in_vain
+
+
+def _tried(site: StuckSite) -> str:
+    error = f"; its last error: {site.last_error}" if site.last_error else ""
+    return f"tried {site.attempts} times, it needs a person{error}"
+
+
+def _busy(site: StuckSite, facts: Facts) -> str | None:
+    coordinators = [facts.config.coordinator(stage) for stage in site.step]
+    if any(facts.alive.of(site.subdomain, place) for place in coordinators):
+        return "its coordinator is queued or running"
+    for stage in site.step:
+        count = facts.alive.of(site.subdomain, facts.config.jobs.get(stage))
+        if count:
+            return f"{many(count, f'{stage} job')} queued or running"
+    return None
+
+
+def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery]:
+    """Decide by files, not counters: a job that was killed has counted nothing, whatever it has written."""
+    known, there = site.counters["ocr"].total, documents.total
+    if there == 0:
+        return needs_person(site, f"none of its {known} documents is in the storage")
+    if there < known and not facts.by_hand:  # half a disk must not lower the total
+        found = f"only {there} of its {known} documents are in the storage"
+        return needs_person(site, f"{found}: if that is right, reconcile --site {site.subdomain}")
+    done = len(documents.texts)
+    now = {"ocr": Counters(there, done, 0)}
+    succeeded = _keys(documents)
+    if not documents.missing:
+        return _coordinator(site, facts, f"all {many(done, 'document')} have text", now, succeeded)
+    keywords = [{"pdf_path": documents.pdfs[document]} for document in documents.missing]
+    reason = f"{done} of {many(there, 'document')} have text"
+    return _send_jobs(site, facts, {"ocr": keywords}, reason, now, succeeded)
+
+
+def _keys(documents: Documents) -> frozenset[str]:
+    """Name the keys that jobs of documents with text may have: the document, or the path of its PDF."""
+    paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
+    return frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
+
+
+def _jobs(site: StuckSite, facts: Facts, undone: list[str]) -> Result[Recovery]:
+    keywords: dict[str, list[dict[str, Any]]] = {}
+    for stage in undone:
+        missing = facts.missing(site.subdomain, stage)
+        total = site.counters[stage].total
+        if missing is None and total > 1:
+            return needs_person(
+                site,
+                f"{stage} has {total} jobs and nothing says which are missing: name a function, "
+                f"missing = ..., under [{SECTION}] in alembic.ini",
+            )
+        keywords[stage] = [{}] if missing is None else missing
+    now = {stage: _counted_anew(site.counters[stage], len(jobs)) for stage, jobs in keywords.items()}
+    if not any(keywords.values()):
+        return _coordinator(site, facts, "every job has succeeded", now)
+    reason = ", ".join(_told(stage, site.counters[stage]) for stage in undone)
+    return _send_jobs(site, facts, keywords, reason, now, frozenset())
+
+
+def _counted_anew(counters: Counters, missing: int) -> Counters:
+    """Count as completed what is not missing, whether it was counted or killed before that."""
+    total = max(counters.total, counters.completed + missing)
+    return Counters(total, total - missing, 0)
+
+
+def _send_jobs(
+    site: StuckSite,
+    facts: Facts,
+    keywords: Keywords,
+    reason: str,
+    now: Mapping[str, Counters],
+    succeeded: frozenset[str],
+) -> Result[Recovery]:
+    jobs = facts.config.jobs
+    for stage in keywords:
+        if not _can_send(jobs.get(stage)):
+            return needs_person(site, _unknown(f"{stage}_job"))
+    calls = tuple(_call(jobs[stage], site, extra) for stage, each in keywords.items() for extra in each)
+    return Result(Recovery(site, Action.JOBS, calls, now, succeeded), Outcome.RECOVERED, reason)
+
+
+def _coordinator(
+    site: StuckSite,
+    facts: Facts,
+    reason: str,
+    now: Mapping[str, Counters],
+    succeeded: frozenset[str] = frozenset(),
+) -> Result[Recovery]:
+    place = facts.config.coordinator(site.stage)
+    if place is None or not _can_send(place):
+        return needs_person(site, _unknown(f"{site.stage}_coordinator"))
+    lost = "its coordinator was lost" if site.claimed else "no coordinator was claimed"
+    recovery = Recovery(site, Action.COORDINATOR, (_call(place, site, {}),), now, succeeded)
+    return Result(recovery, Outcome.RECOVERED, f"{reason}, {lost}")
+
+
+def _can_send(place: Place | None) -> bool:
+    return place is not None and place.importable
+
+
+def _unknown(key: str) -> str:
+    return f"nothing says what to enqueue: write {key} under [{SECTION}] in alembic.ini"
+
+
+def _call(place: Place, site: StuckSite, extra: Mapping[str, Any]) -> Call:
+    known = {"subdomain": site.subdomain, "run_id": f"{site.subdomain}_recovered"}
+    return Call(place, {**known, **extra})
+
+
+def _ended(site: StuckSite) -> str:
+    return ", ".join(_told(stage, site.counters[stage]) for stage in site.step)
+
+
+def _told(stage: str, counters: Counters) -> str:
+    failed = f", {counters.failed} failed" if counters.failed else ""
+    return f"{stage} {counters.completed}/{counters.total}{failed}"

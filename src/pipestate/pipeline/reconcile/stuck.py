@@ -1,0 +1,134 @@
+"""Stuck sites: the one definition, the same as in the runbook's checks.
+
+A site is stuck when it is in a stage that is not `completed` and nothing has touched it for two hours,
+or nobody knows when it was touched last.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, String, and_, case, cast, func, or_, select
+
+from pipestate.pipeline.stages import COMPLETED, STAGES, UnknownSite, step_of
+from pipestate.pipeline.threshold import THRESHOLD_HOURS
+from pipestate.schema import pipeline_claim, sites
+
+
+class Counters(NamedTuple):
+    """A stage's jobs."""
+
+    total: int
+    completed: int
+    failed: int
+
+    @property
+    def ended(self) -> bool:
+        return self.completed + self.failed >= self.total
+
+    @property
+    def in_vain(self) -> bool:
+        """Jobs there were, and none has succeeded."""
+        return self.total > 0 and self.completed == 0
+
+
+@dataclass(frozen=True, slots=True)
+class StuckSite:
+    """A site as it was read; `version` tells whether anybody has written to it since."""
+
+    subdomain: str
+    stage: str
+    version: str | None
+    hours: float | None
+    claimed: bool
+    attempts: int
+    counters: Mapping[str, Counters]
+    last_error: str | None
+
+    @property
+    def step(self) -> tuple[str, ...]:
+        return step_of(self.stage)
+
+
+def age_hours(dialect: str) -> ColumnElement[Any]:
+    """Hours since the site was touched, by the server's clock; NULL when nobody knows."""
+    touched = sites.c.updated_at
+    if dialect == "sqlite":
+        return (func.julianday("now") - func.julianday(touched)) * 24.0
+    return func.extract("epoch", func.now() - touched) / 3600.0
+
+
+def is_stuck(dialect: str, hours: float) -> ColumnElement[bool]:
+    """As the runbook's checks say it, so that the index on `updated_at` serves both."""
+    touched: ColumnElement[Any] = sites.c.updated_at
+    limit: ColumnElement[Any] = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600)
+    if dialect == "sqlite":
+        touched, limit = func.julianday(touched), func.julianday("now") - hours / 24
+    stage = sites.c.current_stage
+    return and_(stage.is_not(None), stage != COMPLETED, or_(touched.is_(None), touched < limit))
+
+
+def version_of_row() -> ColumnElement[str]:
+    """Every write of the pipeline sets the time: as text, it tells two versions apart."""
+    return cast(sites.c.updated_at, String)
+
+
+def find_stuck(
+    conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
+) -> list[StuckSite]:
+    """All stuck sites, longest first; or that one, if it is stuck."""
+    stuck = is_stuck(conn.dialect.name, hours)
+    if subdomain is None:
+        return _read(conn, stuck)
+    if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
+        raise UnknownSite(subdomain)
+    return _read(conn, and_(stuck, sites.c.subdomain == subdomain))
+
+
+COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total", "completed", "failed")]
+READ = (sites.c.subdomain, sites.c.current_stage, sites.c.coordinator_enqueued, sites.c.last_error_message)
+
+
+def _read(conn: Connection, condition: ColumnElement[bool]) -> list[StuckSite]:
+    age = age_hours(conn.dialect.name)
+    query = (
+        select(
+            *READ,
+            *COUNTERS,
+            age.label("age"),
+            version_of_row().label("version"),
+            _attempts_in_stage().label("attempts"),
+        )
+        .outerjoin(pipeline_claim, pipeline_claim.c.subdomain == sites.c.subdomain)
+        .where(condition)
+        .order_by(sites.c.updated_at.is_not(None), age.desc(), sites.c.subdomain)
+    )
+    return [_site(row) for row in conn.execute(query).mappings()]
+
+
+def _attempts_in_stage() -> ColumnElement[int]:
+    """A claim of an earlier stage says nothing about this one."""
+    here = or_(
+        *(
+            and_(sites.c.current_stage.in_(step_of(stage)), pipeline_claim.c.stage.in_(step_of(stage)))
+            for stage in STAGES
+        )
+    )
+    return case((here, pipeline_claim.c.attempts), else_=0)
+
+
+def _site(row: RowMapping) -> StuckSite:
+    counters = {
+        stage: Counters(*(row[f"{stage}_{what}"] for what in ("total", "completed", "failed")))
+        for stage in STAGES
+    }
+    return StuckSite(
+        row["subdomain"],
+        row["current_stage"],
+        row["version"],
+        None if row["age"] is None else float(row["age"]),
+        bool(row["coordinator_enqueued"]),
+        row["attempts"],
+        counters,
+        row["last_error_message"],
+    )

@@ -1,0 +1,71 @@
+"""What installed packages add to pipestate: commands, probes and lines of the history.
+
+A package offers each of them as an entry point of one of three groups. They are found by name here and
+imported when they are used, so that a broken one stops nothing but itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from pipestate.errors import ConfigError
+
+COMMANDS = "pipestate.commands"
+PROBES = "pipestate.probes"
+HISTORY = "pipestate.history"
+KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A name in one of the groups, and the entry points that claim it: one, or there is a clash."""
+
+    group: str
+    name: str
+    points: tuple[EntryPoint, ...]
+
+    @property
+    def title(self) -> str:
+        """The name, and the distribution that it comes from, as messages show them."""
+        return f"the {KINDS[self.group]} {self.name} of {' and '.join(map(_distribution, self.points))}"
+
+    def load(self) -> Any:
+        """Import what the entry point names; ConfigError where two claim the name or the import fails."""
+        if len(self.points) > 1:
+            raise ConfigError(f"{self.title} is offered more than once: uninstall one of them")
+        try:
+            return self.points[0].load()
+        except Exception as error:  # whatever the code of somebody else's package raises
+            raise self.broken(error) from error
+
+    def broken(self, error: Exception) -> ConfigError:
+        """Say in one sentence that this plugin does not work, and why."""
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return ConfigError(f"{self.title} cannot be loaded: {reason}; update or uninstall that package")
+
+
+def commands() -> Mapping[str, Plugin]:
+    """Find further commands: functions that Typer understands, or `typer.Typer` groups."""
+    return _find(COMMANDS)
+
+
+def probes() -> Mapping[str, Plugin]:
+    """Find the probes of `observe`: callables of (ini, options) that return numbers by name."""
+    return _find(PROBES)
+
+
+def histories() -> Mapping[str, Plugin]:
+    """Find further sources of lines for `history`."""
+    return _find(HISTORY)
+
+
+def _find(group: str) -> Mapping[str, Plugin]:
+    claims: dict[str, dict[tuple[str, str], EntryPoint]] = {}
+    for point in entry_points(group=group):
+        claims.setdefault(point.name, {})[_distribution(point), point.value] = point
+    return {name: Plugin(group, name, tuple(points.values())) for name, points in sorted(claims.items())}
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value

@@ -1,0 +1,82 @@
+"""Text from outside (data, notes, names, errors) made safe for the place where it is shown.
+
+Whatever is shown goes through one of these: control characters and line breaks become visible escapes, and
+what the place would interpret (a workflow command, Markdown, XML) is escaped.
+"""
+
+import re
+import unicodedata
+
+# Characters that change how others are shown: they are as hostile as control characters.
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$^@:-])")
+
+
+def plain(text: str) -> str:
+    r"""Show a text on one line, with every control character visible.
+
+    >>> plain("a\x1b[31mb\nc"), plain("naïve ✓")
+    ('a\\x1b[31mb\\nc', 'naïve ✓')
+    """
+    if text.isprintable():
+        return text
+    return "".join(_visible(character) for character in text)
+
+
+def plain_lines(text: str) -> str:
+    r"""Show a text of several lines; only its line breaks stay.
+
+    >>> plain_lines("a\n\x1b[2Jb")
+    'a\n\\x1b[2Jb'
+    """
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
+def github(text: str) -> str:
+    r"""Escape a text for the message of a workflow command.
+
+    >>> github("50 %\n::error::x")
+    '50 %25\\n::error::x'
+    """
+    return plain(text).replace("%", "%25")
+
+
+def github_property(text: str) -> str:
+    """Escape a text for a property of a workflow command (`file=`, `title=`)."""
+    return github(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def markdown(text: str) -> str:
+    r"""Escape a text so that Markdown shows it as it is: no link, image, mention, heading, HTML or table cell.
+
+    >>> markdown("![x](http://e) @you <b>")
+    '\\!\\[x\\]\\(http\\:\\/\\/e\\) \\@\u200byou \\<b\\>'
+    """
+    escaped = _MARKDOWN.sub(r"\\\1", plain(text)).replace("/", "\\/")
+    return escaped.replace("\\@", "\\@\u200b")
+
+
+def markdown_code(text: str) -> str:
+    """Escape a text for a code span in a table cell."""
+    return plain(text).replace("`", "ˋ").replace("|", "\\|")
+
+
+def xml(text: str) -> str:
+    r"""Leave nothing in a text that an XML document cannot hold; a serializer escapes the rest.
+
+    >>> xml("a\x00b\ufffe")
+    'a\\x00b\\ufffe'
+    """
+    return plain_lines(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def _visible(character: str) -> str:
+    if character in _NAMED:
+        return _NAMED[character]
+    category = unicodedata.category(character)
+    hostile = category in ("Cc", "Cs", "Zl", "Zp") or character in _BIDI
+    if not hostile:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

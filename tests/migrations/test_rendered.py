@@ -1,0 +1,36 @@
+"""What each revision writes for psql, kept as files that a DBA can read without running Python.
+
+`make rendered` writes them anew; look at the difference before you commit it.
+"""
+
+import os
+from itertools import pairwise
+
+import pytest
+
+from alembics import ROOT, script_for
+
+RENDERED = ROOT / "tests" / "rendered"
+WRITE = "PIPESTATE_WRITE_RENDERED" in os.environ
+STEPS = list(pairwise(["base", *(f"{number:04}" for number in range(1, 8))]))
+NAMES = {
+    f"{revision}-{direction}.sql": (direction, f"{start}:{end}")
+    for before, revision in STEPS
+    for direction, start, end in (("upgrade", before, revision), ("downgrade", revision, before))
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_revision_writes_what_it_wrote(name: str) -> None:
+    written = script_for("postgresql://", *NAMES[name])
+    kept = RENDERED / name
+    if WRITE:
+        RENDERED.mkdir(exist_ok=True)
+        kept.write_text(written)
+    assert written == kept.read_text(), (
+        f"{name} is another script now: make rendered, then look at the difference"
+    )
+
+
+def test_every_kept_script_is_still_written() -> None:
+    assert {path.name for path in RENDERED.iterdir()} == set(NAMES)

@@ -1,0 +1,511 @@
+-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
+\set ON_ERROR_STOP on
+SET TimeZone = 'UTC';
+SET standard_conforming_strings = 'on';
+SET statement_timeout = '0';
+SET idle_in_transaction_session_timeout = '0';
+SET lock_timeout = '60s';
+SET default_transaction_read_only = 'off';
+SET row_security = 'off';
+SET max_parallel_workers_per_gather = '0';
+SET max_parallel_maintenance_workers = '0';
+
+DO $pipestate$
+BEGIN
+  FOR attempt IN 1..600 LOOP
+    IF pg_try_advisory_lock(1885958245, 1937006964) THEN RETURN; END IF;
+    COMMIT;
+    PERFORM pg_sleep(1);
+  END LOOP;
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+END $pipestate$;
+
+BEGIN;
+
+CREATE TABLE IF NOT EXISTS pipestate_alembic_version (
+    version_num VARCHAR(32) NOT NULL, 
+    CONSTRAINT pipestate_alembic_version_pkc PRIMARY KEY (version_num)
+);
+
+-- Running upgrade  -> 0001
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision base, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('sites') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('sites') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'subdomain') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('sites') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM sites WHERE subdomain IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has rows without a subdomain, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('site_progress')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('site_progress') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain', 'current_stage', 'stage_total', 'stage_completed', 'started_at', 'updated_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain', 'current_stage', 'stage_total', 'stage_completed', 'started_at', 'updated_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('site_progress') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('site_progress') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'subdomain') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('site_progress') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM site_progress WHERE subdomain IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress has rows without a subdomain, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('content_items')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('content_items') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_items') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_items') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('content_items') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('content_items') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('content_items') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM content_items WHERE id IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('jobs')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('jobs') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('jobs') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('jobs') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('jobs') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM jobs WHERE id IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('site_progress') IS NULL AND (SELECT count(*) FILTER (WHERE attname IN ('current_stage', 'ocr_total')) = 2 AND count(*) FILTER (WHERE attname IN ('status', 'last_updated')) = 0 FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this database is already contracted: sites has its counters, and neither the legacy columns nor site_progress are left. Stamp it: alembic stamp 0001, then alembic upgrade head adds what is missing');
+END IF;
+END $pipestate$;
+
+CREATE TABLE IF NOT EXISTS pipestate_object (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    revision VARCHAR(32) NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
+);
+
+-- lock pipestate_archive.sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.sites') IS NOT NULL AND to_regclass('sites') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.sites') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.sites') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.sites') IS NOT NULL AND to_regclass('sites') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'sites', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'sites', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''sites'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create sites
+DO $pipestate$
+BEGIN
+IF to_regclass('sites') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE sites (
+	subdomain VARCHAR NOT NULL, 
+	name VARCHAR, 
+	state VARCHAR, 
+	kind VARCHAR, 
+	scraper VARCHAR, 
+	pages INTEGER, 
+	start_year INTEGER, 
+	extra VARCHAR, 
+	country VARCHAR, 
+	lat VARCHAR, 
+	lng VARCHAR, 
+	status VARCHAR, 
+	extraction_status VARCHAR DEFAULT 'pending', 
+	last_updated VARCHAR, 
+	last_deployed VARCHAR, 
+	last_extracted VARCHAR, 
+	CONSTRAINT pk_sites PRIMARY KEY (subdomain)
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'sites', '0001') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.site_progress where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.site_progress') IS NOT NULL AND to_regclass('site_progress') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.site_progress') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.site_progress') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.site_progress') IS NOT NULL AND to_regclass('site_progress') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'site_progress', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'site_progress', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create site_progress
+DO $pipestate$
+BEGIN
+IF to_regclass('site_progress') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE site_progress (
+	subdomain VARCHAR NOT NULL, 
+	current_stage VARCHAR, 
+	stage_total INTEGER DEFAULT 0 NOT NULL, 
+	stage_completed INTEGER DEFAULT 0 NOT NULL, 
+	started_at TIMESTAMP WITH TIME ZONE, 
+	updated_at TIMESTAMP WITH TIME ZONE, 
+	CONSTRAINT pk_site_progress PRIMARY KEY (subdomain)
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'site_progress', '0001') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.content_items where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('content_items') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('content_items') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'content_items', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'content_items', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''content_items'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create content_items
+DO $pipestate$
+BEGIN
+IF to_regclass('content_items') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE content_items (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	CONSTRAINT pk_content_items PRIMARY KEY (id)
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'content_items', '0001') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.jobs where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'jobs', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'jobs', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''jobs'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create jobs
+DO $pipestate$
+BEGIN
+IF to_regclass('jobs') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE jobs (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	customer_id VARCHAR, 
+	package_size INTEGER, 
+	status VARCHAR DEFAULT 'pending' NOT NULL, 
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	CONSTRAINT pk_jobs PRIMARY KEY (id)
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'jobs', '0001') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+INSERT INTO pipestate_alembic_version (version_num) VALUES ('0001') RETURNING pipestate_alembic_version.version_num;
+
+COMMIT;
+

@@ -1,0 +1,879 @@
+-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
+\set ON_ERROR_STOP on
+SET TimeZone = 'UTC';
+SET standard_conforming_strings = 'on';
+SET statement_timeout = '0';
+SET idle_in_transaction_session_timeout = '0';
+SET lock_timeout = '60s';
+SET default_transaction_read_only = 'off';
+SET row_security = 'off';
+SET max_parallel_workers_per_gather = '0';
+SET max_parallel_maintenance_workers = '0';
+
+DO $pipestate$
+BEGIN
+  FOR attempt IN 1..600 LOOP
+    IF pg_try_advisory_lock(1885958245, 1937006964) THEN RETURN; END IF;
+    COMMIT;
+    PERFORM pg_sleep(1);
+  END LOOP;
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+END $pipestate$;
+
+BEGIN;
+
+-- Running upgrade 0002 -> 0003
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0002' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0002, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold integers: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('current_stage', 'last_error_stage', 'last_error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('current_stage', 'last_error_stage', 'last_error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('coordinator_enqueued') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname = 'bool')) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold booleans: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('coordinator_enqueued') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname = 'bool')));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('started_at', 'updated_at', 'last_error_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('started_at', 'updated_at', 'last_error_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
+END IF;
+END $pipestate$;
+
+INSERT INTO pipestate_object (kind, name, revision) SELECT 'column', 'sites.' || wanted, '0003' FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at') AND (atthasdef OR attname NOT IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued'))) < 22) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- the columns that sites lacks
+DO $pipestate$
+BEGIN
+IF (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at') AND (atthasdef OR attname NOT IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued'))) < 22 THEN
+  EXECUTE $ddl$ALTER TABLE sites
+  ADD COLUMN IF NOT EXISTS current_stage VARCHAR,
+  ADD COLUMN IF NOT EXISTS started_at TIMESTAMP WITH TIME ZONE,
+  ADD COLUMN IF NOT EXISTS updated_at TIMESTAMP WITH TIME ZONE,
+  ADD COLUMN IF NOT EXISTS fetch_total INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS fetch_completed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS fetch_failed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS ocr_total INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS ocr_completed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS ocr_failed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS compilation_total INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS compilation_completed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS compilation_failed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS extraction_total INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS extraction_completed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS extraction_failed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS deploy_total INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS deploy_completed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS deploy_failed INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS coordinator_enqueued BOOLEAN DEFAULT false NOT NULL,
+  ADD COLUMN IF NOT EXISTS last_error_stage VARCHAR,
+  ADD COLUMN IF NOT EXISTS last_error_message TEXT,
+  ADD COLUMN IF NOT EXISTS last_error_at TIMESTAMP WITH TIME ZONE,
+  ALTER COLUMN fetch_total SET DEFAULT 0,
+  ALTER COLUMN fetch_completed SET DEFAULT 0,
+  ALTER COLUMN fetch_failed SET DEFAULT 0,
+  ALTER COLUMN ocr_total SET DEFAULT 0,
+  ALTER COLUMN ocr_completed SET DEFAULT 0,
+  ALTER COLUMN ocr_failed SET DEFAULT 0,
+  ALTER COLUMN compilation_total SET DEFAULT 0,
+  ALTER COLUMN compilation_completed SET DEFAULT 0,
+  ALTER COLUMN compilation_failed SET DEFAULT 0,
+  ALTER COLUMN extraction_total SET DEFAULT 0,
+  ALTER COLUMN extraction_completed SET DEFAULT 0,
+  ALTER COLUMN extraction_failed SET DEFAULT 0,
+  ALTER COLUMN deploy_total SET DEFAULT 0,
+  ALTER COLUMN deploy_completed SET DEFAULT 0,
+  ALTER COLUMN deploy_failed SET DEFAULT 0,
+  ALTER COLUMN coordinator_enqueued SET DEFAULT false$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'started_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'last_error_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'started_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'last_error_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) THEN
+  EXECUTE $ddl$DROP INDEX IF EXISTS idx_sites_updated_at$ddl$;
+END IF;
+END $pipestate$;
+
+-- naive timestamps of sites, read as UTC
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  PERFORM set_config('TimeZone', 'UTC', true);
+  SELECT string_agg(format('ALTER COLUMN %I TYPE timestamptz', attname), ', ') INTO todo
+  FROM pg_attribute WHERE attrelid = to_regclass('sites') AND atttypid = 'timestamp'::regtype
+    AND attname IN ('started_at', 'updated_at', 'last_error_at') AND NOT attisdropped;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE sites ' || todo; END IF;
+  PERFORM set_config('TimeZone', 'UTC', true);
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/1', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  work text;
+  loud text;
+  below sites.subdomain%TYPE;
+  upto sites.subdomain%TYPE;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
+  work := ($work$UPDATE sites SET fetch_total = coalesce(fetch_total, 0), fetch_completed = coalesce(fetch_completed, 0), fetch_failed = coalesce(fetch_failed, 0), ocr_total = coalesce(ocr_total, 0), ocr_completed = coalesce(ocr_completed, 0), ocr_failed = coalesce(ocr_failed, 0), compilation_total = coalesce(compilation_total, 0), compilation_completed = coalesce(compilation_completed, 0), compilation_failed = coalesce(compilation_failed, 0), extraction_total = coalesce(extraction_total, 0), extraction_completed = coalesce(extraction_completed, 0), extraction_failed = coalesce(extraction_failed, 0), deploy_total = coalesce(deploy_total, 0), deploy_completed = coalesce(deploy_completed, 0), deploy_failed = coalesce(deploy_failed, 0), coordinator_enqueued = coalesce(coordinator_enqueued, false) WHERE {range} AND (fetch_total IS NULL OR fetch_completed IS NULL OR fetch_failed IS NULL OR ocr_total IS NULL OR ocr_completed IS NULL OR ocr_failed IS NULL OR compilation_total IS NULL OR compilation_completed IS NULL OR compilation_failed IS NULL OR extraction_total IS NULL OR extraction_completed IS NULL OR extraction_failed IS NULL OR deploy_total IS NULL OR deploy_completed IS NULL OR deploy_failed IS NULL OR coordinator_enqueued IS NULL)$work$);
+  EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain IS NOT NULL ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+  LOOP
+    EXIT WHEN upto IS NULL;
+    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND sites.subdomain <= $2)' ELSE '(sites.subdomain > $1 AND sites.subdomain <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.subdomain <= $2)' ELSE '(s.subdomain > $1 AND s.subdomain <= $2)' END)
+      USING below, upto;
+    COMMIT;
+    below := upto;
+    EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain > $1 ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+  END LOOP;
+END $pipestate$;
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_present CHECK (fetch_total IS NOT NULL AND fetch_completed IS NOT NULL AND fetch_failed IS NOT NULL AND ocr_total IS NOT NULL AND ocr_completed IS NOT NULL AND ocr_failed IS NOT NULL AND compilation_total IS NOT NULL AND compilation_completed IS NOT NULL AND compilation_failed IS NOT NULL AND extraction_total IS NOT NULL AND extraction_completed IS NOT NULL AND extraction_failed IS NOT NULL AND deploy_total IS NOT NULL AND deploy_completed IS NOT NULL AND deploy_failed IS NOT NULL AND coordinator_enqueued IS NOT NULL) NOT VALID$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/2', false);
+
+COMMIT;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present') THEN
+  EXECUTE $ddl$ALTER TABLE sites VALIDATE CONSTRAINT ck_sites_present$ddl$;
+END IF;
+END $pipestate$;
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) THEN
+  EXECUTE $ddl$ALTER TABLE sites ALTER COLUMN fetch_total SET NOT NULL, ALTER COLUMN fetch_completed SET NOT NULL, ALTER COLUMN fetch_failed SET NOT NULL, ALTER COLUMN ocr_total SET NOT NULL, ALTER COLUMN ocr_completed SET NOT NULL, ALTER COLUMN ocr_failed SET NOT NULL, ALTER COLUMN compilation_total SET NOT NULL, ALTER COLUMN compilation_completed SET NOT NULL, ALTER COLUMN compilation_failed SET NOT NULL, ALTER COLUMN extraction_total SET NOT NULL, ALTER COLUMN extraction_completed SET NOT NULL, ALTER COLUMN extraction_failed SET NOT NULL, ALTER COLUMN deploy_total SET NOT NULL, ALTER COLUMN deploy_completed SET NOT NULL, ALTER COLUMN deploy_failed SET NOT NULL, ALTER COLUMN coordinator_enqueued SET NOT NULL$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present') THEN
+  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT ck_sites_present$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM sites t WHERE NOT (current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_current_stage (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed'')). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed''))', bad);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_fetch_counters (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0)', bad);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_ocr_counters (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0)', bad);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_compilation_counters (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0)', bad);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_extraction_counters (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0)', bad);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_deploy_counters (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0)', bad);
+  END IF;
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_current_stage CHECK (current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_current_stage', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_fetch_counters CHECK (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_fetch_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_ocr_counters CHECK (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_ocr_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_compilation_counters CHECK (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_compilation_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_extraction_counters CHECK (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_extraction_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters') THEN
+  EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_deploy_counters CHECK (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_deploy_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/3', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
+  FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname IN ('ck_sites_current_stage', 'ck_sites_fetch_counters', 'ck_sites_ocr_counters', 'ck_sites_compilation_counters', 'ck_sites_extraction_counters', 'ck_sites_deploy_counters') AND NOT convalidated;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE sites ' || todo; END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT ((SELECT count(*) FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname IN ('ck_sites_current_stage', 'ck_sites_fetch_counters', 'ck_sites_ocr_counters', 'ck_sites_compilation_counters', 'ck_sites_extraction_counters', 'ck_sites_deploy_counters') AND convalidated) = 6);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_sites_current_stage') AND (i.indrelid <> to_regclass('sites') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(current_stage)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_sites_current_stage')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_sites_current_stage') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_sites_current_stage', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/4', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/4' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_sites_current_stage ON sites (current_stage)' WHERE NOT to_regclass('idx_sites_current_stage') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/4' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_sites_updated_at') AND (i.indrelid <> to_regclass('sites') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(updated_at)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_sites_updated_at')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_sites_updated_at') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_sites_updated_at', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/5', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/5' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_sites_updated_at ON sites (updated_at)' WHERE NOT to_regclass('idx_sites_updated_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/5' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/5' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (i.indrelid <> to_regclass('sites') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_coordinator_enqueued exists with another definition: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_sites_coordinator_enqueued', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/6', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/6' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)' WHERE NOT to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/6' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/6' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN SHARE ROW EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- lock pipestate_archive.pipeline_job where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipeline_job') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.pipeline_job') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipeline_job') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipeline_job') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipeline_job', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipeline_job', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipeline_job'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create pipeline_job
+DO $pipestate$
+BEGIN
+IF to_regclass('pipeline_job') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE pipeline_job (
+	subdomain VARCHAR NOT NULL, 
+	stage VARCHAR NOT NULL, 
+	job_key VARCHAR NOT NULL, 
+	finished_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	CONSTRAINT pk_pipeline_job PRIMARY KEY (subdomain, stage, job_key), 
+	CONSTRAINT fk_pipeline_job_site FOREIGN KEY(subdomain) REFERENCES sites (subdomain) ON DELETE CASCADE
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipeline_job', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.pipeline_claim where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipeline_claim') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.pipeline_claim') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipeline_claim') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipeline_claim') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipeline_claim', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipeline_claim', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipeline_claim'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create pipeline_claim
+DO $pipestate$
+BEGIN
+IF to_regclass('pipeline_claim') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE pipeline_claim (
+	subdomain VARCHAR NOT NULL, 
+	stage VARCHAR NOT NULL, 
+	claimed_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	attempts INTEGER DEFAULT 0 NOT NULL, 
+	CONSTRAINT pk_pipeline_claim PRIMARY KEY (subdomain), 
+	CONSTRAINT fk_pipeline_claim_site FOREIGN KEY(subdomain) REFERENCES sites (subdomain) ON DELETE CASCADE
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipeline_claim', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+COMMENT ON COLUMN sites.current_stage IS 'fetch, ocr, compilation, extraction, deploy or completed';
+
+COMMENT ON COLUMN sites.coordinator_enqueued IS 'Claimed by the job that finishes a stage, so that only one coordinator starts';
+
+UPDATE pipestate_alembic_version SET version_num='0003' WHERE pipestate_alembic_version.version_num = '0002';
+
+COMMIT;
+

@@ -1,0 +1,1045 @@
+-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
+\set ON_ERROR_STOP on
+SET TimeZone = 'UTC';
+SET standard_conforming_strings = 'on';
+SET statement_timeout = '0';
+SET idle_in_transaction_session_timeout = '0';
+SET lock_timeout = '60s';
+SET default_transaction_read_only = 'off';
+SET row_security = 'off';
+SET max_parallel_workers_per_gather = '0';
+SET max_parallel_maintenance_workers = '0';
+
+DO $pipestate$
+BEGIN
+  FOR attempt IN 1..600 LOOP
+    IF pg_try_advisory_lock(1885958245, 1937006964) THEN RETURN; END IF;
+    COMMIT;
+    PERFORM pg_sleep(1);
+  END LOOP;
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+END $pipestate$;
+
+BEGIN;
+
+-- Running upgrade 0003 -> 0004
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0003' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('content_item_pipeline_state') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'content_item_id', 'pipeline', 'status']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'content_item_id', 'pipeline', 'status']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('content_item_pipeline_state') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('content_item_pipeline_state') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('content_item_pipeline_state') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM content_item_pipeline_state WHERE id IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.content_items where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('content_items') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('content_items') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'content_items', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'content_items', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''content_items'', ''0004'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create content_items
+DO $pipestate$
+BEGIN
+IF to_regclass('content_items') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE content_items (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	CONSTRAINT pk_content_items PRIMARY KEY (id)
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'content_items', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock content_items where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_items')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN SHARE ROW EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_items')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- lock pipestate_archive.content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.content_item_pipeline_state') IS NOT NULL AND to_regclass('content_item_pipeline_state') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.content_item_pipeline_state') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_item_pipeline_state') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.content_item_pipeline_state') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_item_pipeline_state') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.content_item_pipeline_state') IS NOT NULL AND to_regclass('content_item_pipeline_state') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_item_pipeline_state';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'content_item_pipeline_state', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'content_item_pipeline_state', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_item_pipeline_state';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''content_item_pipeline_state'', ''0004'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create content_item_pipeline_state
+DO $pipestate$
+BEGIN
+IF to_regclass('content_item_pipeline_state') IS NULL THEN
+  EXECUTE replace($ddl$CREATE TABLE content_item_pipeline_state (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	content_item_id {type of content_items.id} NOT NULL, 
+	pipeline VARCHAR(20) NOT NULL, 
+	status VARCHAR(20) NOT NULL, 
+	attempt_count INTEGER DEFAULT 0 NOT NULL, 
+	error_code VARCHAR(100), 
+	error_message TEXT, 
+	last_attempt_at TIMESTAMP WITH TIME ZONE, 
+	processed_at TIMESTAMP WITH TIME ZONE, 
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	updated_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	CONSTRAINT pk_content_item_pipeline_state PRIMARY KEY (id), 
+	CONSTRAINT fk_cips_content_item FOREIGN KEY(content_item_id) REFERENCES content_items (id) ON DELETE CASCADE, 
+	CONSTRAINT ck_cips_status CHECK (status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')), 
+	CONSTRAINT ck_cips_pipeline CHECK (pipeline IN ('technical', 'fundamental'))
+)$ddl$, '{type of content_items.id}', (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('content_items') AND attname = 'id'));
+  EXECUTE $ddl$CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'content_item_pipeline_state', '0004') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_cips_content_item_pipeline', '0004') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_pipeline_status_last_attempt', '0004') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_pipeline_status_created', '0004') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_content_item_pipeline_status', '0004') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_error_code', '0004') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_updated_at', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('attempt_count') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has %s, but that must hold integers: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('attempt_count') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('error_code', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('error_code', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
+END IF;
+END $pipestate$;
+
+INSERT INTO pipestate_object (kind, name, revision) SELECT 'column', 'content_item_pipeline_state.' || wanted, '0004' FROM unnest(ARRAY['attempt_count', 'error_code', 'error_message', 'last_attempt_at', 'processed_at', 'created_at', 'updated_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
+
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND NOT attisdropped AND attname IN ('attempt_count', 'error_code', 'error_message', 'last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND (atthasdef OR attname NOT IN ('attempt_count', 'created_at', 'updated_at'))) < 7) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- the columns that content_item_pipeline_state lacks
+DO $pipestate$
+BEGIN
+IF (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND NOT attisdropped AND attname IN ('attempt_count', 'error_code', 'error_message', 'last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND (atthasdef OR attname NOT IN ('attempt_count', 'created_at', 'updated_at'))) < 7 THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state
+  ADD COLUMN IF NOT EXISTS attempt_count INTEGER DEFAULT 0 NOT NULL,
+  ADD COLUMN IF NOT EXISTS error_code VARCHAR(100),
+  ADD COLUMN IF NOT EXISTS error_message TEXT,
+  ADD COLUMN IF NOT EXISTS last_attempt_at TIMESTAMP WITH TIME ZONE,
+  ADD COLUMN IF NOT EXISTS processed_at TIMESTAMP WITH TIME ZONE,
+  ADD COLUMN IF NOT EXISTS created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP,
+  ADD COLUMN IF NOT EXISTS updated_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP,
+  ALTER COLUMN attempt_count SET DEFAULT 0,
+  ALTER COLUMN created_at SET DEFAULT CURRENT_TIMESTAMP,
+  ALTER COLUMN updated_at SET DEFAULT CURRENT_TIMESTAMP$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'last_attempt_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'processed_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'created_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'last_attempt_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'processed_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'created_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) THEN
+  EXECUTE $ddl$DROP INDEX IF EXISTS idx_cips_pipeline_status_last_attempt$ddl$;
+  EXECUTE $ddl$DROP INDEX IF EXISTS idx_cips_pipeline_status_created$ddl$;
+  EXECUTE $ddl$DROP INDEX IF EXISTS idx_cips_updated_at$ddl$;
+END IF;
+END $pipestate$;
+
+-- naive timestamps of content_item_pipeline_state, read as UTC
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  PERFORM set_config('TimeZone', 'UTC', true);
+  SELECT string_agg(format('ALTER COLUMN %I TYPE timestamptz', attname), ', ') INTO todo
+  FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND atttypid = 'timestamp'::regtype
+    AND attname IN ('last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND NOT attisdropped;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE content_item_pipeline_state ' || todo; END IF;
+  PERFORM set_config('TimeZone', 'UTC', true);
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state point at no row of content_items (content_item_id). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id)', bad);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND conname = 'fk_cips_content_item' AND (confrelid <> to_regclass('content_items') OR confdeltype <> 'c')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('foreign key fk_cips_content_item on content_item_pipeline_state exists with another definition: %s; wanted: (content_item_id) to content_items(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'fk_cips_content_item'));
+END IF;
+END $pipestate$;
+
+-- lock content_item_pipeline_state, content_items where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state'), ('content_items')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state'), ('content_items')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c') THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state ADD CONSTRAINT fk_cips_content_item FOREIGN KEY (content_item_id) REFERENCES content_items (id) ON DELETE CASCADE NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'content_item_pipeline_state.fk_cips_content_item', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/1', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
+  FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname IN ('fk_cips_content_item') AND NOT convalidated;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE content_item_pipeline_state ' || todo; END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname IN ('fk_cips_content_item') AND NOT convalidated));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_status')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE NOT (status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_status (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal'')). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal''))', bad);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_pipeline')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE NOT (pipeline IN ('technical', 'fundamental')));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_pipeline (pipeline IN (''technical'', ''fundamental'')). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (pipeline IN (''technical'', ''fundamental''))', bad);
+  END IF;
+END $pipestate$;
+
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_status') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_pipeline')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_status') THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state ADD CONSTRAINT ck_cips_status CHECK (status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'content_item_pipeline_state.ck_cips_status', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_pipeline') THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state ADD CONSTRAINT ck_cips_pipeline CHECK (pipeline IN ('technical', 'fundamental')) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'content_item_pipeline_state.ck_cips_pipeline', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/2', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
+  FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname IN ('ck_cips_status', 'ck_cips_pipeline') AND NOT convalidated;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE content_item_pipeline_state ' || todo; END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT ((SELECT count(*) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname IN ('ck_cips_status', 'ck_cips_pipeline') AND convalidated) = 2);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL);
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state have no value (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL', bad);
+  END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/3', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  work text;
+  loud text;
+  below content_item_pipeline_state.id%TYPE;
+  upto content_item_pipeline_state.id%TYPE;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
+  work := ($work$UPDATE content_item_pipeline_state SET attempt_count = coalesce(attempt_count, 0), created_at = coalesce(created_at, coalesce(updated_at, last_attempt_at, CURRENT_TIMESTAMP)), updated_at = coalesce(updated_at, coalesce(last_attempt_at, created_at, CURRENT_TIMESTAMP)) WHERE {range} AND (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL OR attempt_count IS NULL OR created_at IS NULL OR updated_at IS NULL)$work$);
+  EXECUTE 'SELECT k FROM (SELECT id AS k FROM content_item_pipeline_state WHERE id IS NOT NULL ORDER BY id LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+  LOOP
+    EXIT WHEN upto IS NULL;
+    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND content_item_pipeline_state.id <= $2)' ELSE '(content_item_pipeline_state.id > $1 AND content_item_pipeline_state.id <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.id <= $2)' ELSE '(s.id > $1 AND s.id <= $2)' END)
+      USING below, upto;
+    COMMIT;
+    below := upto;
+    EXECUTE 'SELECT k FROM (SELECT id AS k FROM content_item_pipeline_state WHERE id > $1 ORDER BY id LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+  END LOOP;
+END $pipestate$;
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present') THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state ADD CONSTRAINT ck_content_item_pipeline_state_present CHECK (content_item_id IS NOT NULL AND pipeline IS NOT NULL AND status IS NOT NULL AND attempt_count IS NOT NULL AND created_at IS NOT NULL AND updated_at IS NOT NULL) NOT VALID$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/4', false);
+
+COMMIT;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present') THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state VALIDATE CONSTRAINT ck_content_item_pipeline_state_present$ddl$;
+END IF;
+END $pipestate$;
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state ALTER COLUMN content_item_id SET NOT NULL, ALTER COLUMN pipeline SET NOT NULL, ALTER COLUMN status SET NOT NULL, ALTER COLUMN attempt_count SET NOT NULL, ALTER COLUMN created_at SET NOT NULL, ALTER COLUMN updated_at SET NOT NULL$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present') THEN
+  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT ck_content_item_pipeline_state_present$ddl$;
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> true OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_cips_content_item_pipeline exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('uix_cips_content_item_pipeline') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_cips_content_item_pipeline', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/5', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY uix_cips_content_item_pipeline' WHERE to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT 'CREATE UNIQUE INDEX CONCURRENTLY uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline)' WHERE NOT to_regclass('uix_cips_content_item_pipeline') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/5' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_last_attempt exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_pipeline_status_last_attempt', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/6', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0004/6' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at)' WHERE NOT to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/6' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/6' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_created exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_cips_pipeline_status_created') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_pipeline_status_created', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/7', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0004/7' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at)' WHERE NOT to_regclass('idx_cips_pipeline_status_created') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/7' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/7' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_content_item_pipeline_status exists with another definition: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_content_item_pipeline_status', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/8', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0004/8' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status)' WHERE NOT to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/8' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/8' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_error_code') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(error_code)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_error_code exists with another definition: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_error_code')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_cips_error_code') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_error_code', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/9', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0004/9' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_cips_error_code ON content_item_pipeline_state (error_code)' WHERE NOT to_regclass('idx_cips_error_code') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/9' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/9' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_updated_at') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(updated_at)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_updated_at')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_cips_updated_at') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_cips_updated_at', '0004') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0004/10', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0004/10' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_cips_updated_at ON content_item_pipeline_state (updated_at)' WHERE NOT to_regclass('idx_cips_updated_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/10' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/10' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0003';
+
+COMMIT;
+

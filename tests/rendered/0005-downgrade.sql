@@ -1,0 +1,783 @@
+-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
+\set ON_ERROR_STOP on
+SET TimeZone = 'UTC';
+SET standard_conforming_strings = 'on';
+SET statement_timeout = '0';
+SET idle_in_transaction_session_timeout = '0';
+SET lock_timeout = '60s';
+SET default_transaction_read_only = 'off';
+SET row_security = 'off';
+SET max_parallel_workers_per_gather = '0';
+SET max_parallel_maintenance_workers = '0';
+
+DO $pipestate$
+BEGIN
+  FOR attempt IN 1..600 LOOP
+    IF pg_try_advisory_lock(1885958245, 1937006964) THEN RETURN; END IF;
+    COMMIT;
+    PERFORM pg_sleep(1);
+  END LOOP;
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+END $pipestate$;
+
+BEGIN;
+
+-- Running downgrade 0005 -> 0004
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0005' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0005, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers') THEN
+  EXECUTE $ddl$DROP VIEW IF EXISTS stale_workers$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers';
+
+-- lock queue_history where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('queue_history') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  filled boolean;
+BEGIN
+  PERFORM set_config('pipestate.filled', 'false', true);
+  IF to_regclass('queue_history') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history') THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM queue_history)' INTO filled;
+    PERFORM set_config('pipestate.filled', filled::text, true);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('queue_history') AND v.oid <> to_regclass('queue_history') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('queue_history') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('queue_history') AND v.oid <> to_regclass('queue_history') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('queue_history') AND conrelid <> confrelid AND true) AS others (what)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.queue_history') IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.queue_history exists already, from an earlier archive: look at it, drop it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    origin VARCHAR(63) NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition JSONB NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock queue_history where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('queue_history') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  IF NOT (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
+SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
+  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history'),
+  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f'), '{}'),
+  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f'), '[]'))
+FROM pg_class WHERE oid = to_regclass('queue_history')
+ON CONFLICT (kind, name) DO UPDATE
+SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
+  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f';
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE queue_history ' || todo; END IF;
+  EXECUTE 'ALTER TABLE queue_history SET SCHEMA pipestate_archive';
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history') THEN
+  EXECUTE $ddl$DROP TABLE IF EXISTS queue_history$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history';
+
+-- lock worker_heartbeats where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('worker_heartbeats') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('worker_heartbeats') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  filled boolean;
+BEGIN
+  PERFORM set_config('pipestate.filled', 'false', true);
+  IF to_regclass('worker_heartbeats') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats') THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM worker_heartbeats)' INTO filled;
+    PERFORM set_config('pipestate.filled', filled::text, true);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('worker_heartbeats') AND v.oid <> to_regclass('worker_heartbeats') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('worker_heartbeats') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('worker_heartbeats') AND v.oid <> to_regclass('worker_heartbeats') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('worker_heartbeats') AND conrelid <> confrelid AND true) AS others (what)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.worker_heartbeats exists already, from an earlier archive: look at it, drop it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    origin VARCHAR(63) NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition JSONB NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock worker_heartbeats where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('worker_heartbeats') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('worker_heartbeats') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  IF NOT (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
+SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
+  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats'),
+  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f'), '{}'),
+  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f'), '[]'))
+FROM pg_class WHERE oid = to_regclass('worker_heartbeats')
+ON CONFLICT (kind, name) DO UPDATE
+SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
+  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f';
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE worker_heartbeats ' || todo; END IF;
+  EXECUTE 'ALTER TABLE worker_heartbeats SET SCHEMA pipestate_archive';
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats') THEN
+  EXECUTE $ddl$DROP TABLE IF EXISTS worker_heartbeats$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats';
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  filled boolean;
+BEGIN
+  PERFORM set_config('pipestate.filled', 'false', true);
+  IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results') THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM job_results)' INTO filled;
+    PERFORM set_config('pipestate.filled', filled::text, true);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('job_results') AND v.oid <> to_regclass('job_results') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('job_results') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('job_results') AND v.oid <> to_regclass('job_results') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('job_results') AND conrelid <> confrelid AND true) AS others (what)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.job_results') IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.job_results exists already, from an earlier archive: look at it, drop it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    origin VARCHAR(63) NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition JSONB NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  IF NOT (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
+SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
+  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results'),
+  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f'), '{}'),
+  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f'), '[]'))
+FROM pg_class WHERE oid = to_regclass('job_results')
+ON CONFLICT (kind, name) DO UPDATE
+SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
+  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f';
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE job_results ' || todo; END IF;
+  EXECUTE 'ALTER TABLE job_results SET SCHEMA pipestate_archive';
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results') THEN
+  EXECUTE $ddl$DROP TABLE IF EXISTS job_results$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'job_results';
+
+SELECT set_config('pipestate.part', '0005/1', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_job_results_idempotency_key' WHERE to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key')
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
+
+DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/2', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_job_created' WHERE to_regclass('idx_job_results_job_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_job_created')
+  AND current_setting('pipestate.part', true) = '0005/2' \gexec
+
+DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_job_created';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/3', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_status_created' WHERE to_regclass('idx_job_results_status_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_status_created')
+  AND current_setting('pipestate.part', true) = '0005/3' \gexec
+
+DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_status_created';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/4', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_job_id' WHERE to_regclass('idx_queue_history_job_id') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_job_id')
+  AND current_setting('pipestate.part', true) = '0005/4' \gexec
+
+DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_job_id';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/5', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_event' WHERE to_regclass('idx_queue_history_event') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_event')
+  AND current_setting('pipestate.part', true) = '0005/5' \gexec
+
+DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_event';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/5' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/6', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_created_at' WHERE to_regclass('idx_queue_history_created_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_created_at')
+  AND current_setting('pipestate.part', true) = '0005/6' \gexec
+
+DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_created_at';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/6' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.ck_job_results_status') THEN
+  EXECUTE $ddl$ALTER TABLE job_results DROP CONSTRAINT IF EXISTS ck_job_results_status$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.ck_job_results_status';
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.fk_job_results_job') THEN
+  EXECUTE $ddl$ALTER TABLE job_results DROP CONSTRAINT IF EXISTS fk_job_results_job$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.fk_job_results_job';
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) c WHERE EXISTS (SELECT FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.' || c));
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE job_results ' || todo; END IF;
+END $pipestate$;
+
+DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.idempotency_key';
+
+DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.payload';
+
+DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.response_log';
+
+DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.listing_url';
+
+DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.error_message';
+
+DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.updated_at';
+
+UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0005';
+
+COMMIT;
+

@@ -1,0 +1,1235 @@
+-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
+\set ON_ERROR_STOP on
+SET TimeZone = 'UTC';
+SET standard_conforming_strings = 'on';
+SET statement_timeout = '0';
+SET idle_in_transaction_session_timeout = '0';
+SET lock_timeout = '60s';
+SET default_transaction_read_only = 'off';
+SET row_security = 'off';
+SET max_parallel_workers_per_gather = '0';
+SET max_parallel_maintenance_workers = '0';
+
+DO $pipestate$
+BEGIN
+  FOR attempt IN 1..600 LOOP
+    IF pg_try_advisory_lock(1885958245, 1937006964) THEN RETURN; END IF;
+    COMMIT;
+    PERFORM pg_sleep(1);
+  END LOOP;
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+END $pipestate$;
+
+BEGIN;
+
+-- Running upgrade 0004 -> 0005
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0004' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0004, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('job_results')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('job_results') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'directory_name', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'directory_name', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('job_results') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('job_results') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('job_results') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM job_results WHERE id IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('worker_heartbeats')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('worker_heartbeats') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['worker_id', 'queue_name', 'status', 'current_job_id', 'last_heartbeat']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('worker_heartbeats') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['worker_id', 'queue_name', 'status', 'current_job_id', 'last_heartbeat']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('worker_heartbeats') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('worker_heartbeats') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('worker_heartbeats') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'worker_id') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but its worker_id is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('worker_heartbeats') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM worker_heartbeats WHERE worker_id IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats has rows without a worker_id, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('queue_history')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('queue_history') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'event', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('queue_history') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'event', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('queue_history') AND attname = wanted.name AND NOT attisdropped)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('queue_history') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('queue_history') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  nameless boolean;
+BEGIN
+  IF to_regclass('queue_history') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT EXISTS (SELECT FROM queue_history WHERE id IS NULL)' INTO nameless;
+  IF nameless THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+  END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.jobs where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'jobs', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'jobs', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create jobs
+DO $pipestate$
+BEGIN
+IF to_regclass('jobs') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE jobs (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	customer_id VARCHAR, 
+	package_size INTEGER, 
+	status VARCHAR DEFAULT 'pending' NOT NULL, 
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	CONSTRAINT pk_jobs PRIMARY KEY (id)
+)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'jobs', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock jobs where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('jobs')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN SHARE ROW EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- lock pipestate_archive.job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.job_results') IS NOT NULL AND to_regclass('job_results') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.job_results') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.job_results') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.job_results') IS NOT NULL AND to_regclass('job_results') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'job_results', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'job_results', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create job_results
+DO $pipestate$
+BEGIN
+IF to_regclass('job_results') IS NULL THEN
+  EXECUTE replace($ddl$CREATE TABLE job_results (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	job_id {type of jobs.id} NOT NULL, 
+	directory_name VARCHAR NOT NULL, 
+	status VARCHAR(20) NOT NULL, 
+	idempotency_key VARCHAR NOT NULL, 
+	payload JSONB, 
+	response_log JSONB, 
+	listing_url TEXT, 
+	error_message TEXT, 
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	updated_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	CONSTRAINT pk_job_results PRIMARY KEY (id), 
+	CONSTRAINT fk_job_results_job FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE, 
+	CONSTRAINT ck_job_results_status CHECK (status IN ('submitting', 'submitted', 'failed', 'skipped'))
+)$ddl$, '{type of jobs.id}', (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = 'id'));
+  EXECUTE $ddl$CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'job_results', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.worker_heartbeats where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL AND to_regclass('worker_heartbeats') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.worker_heartbeats') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.worker_heartbeats') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL AND to_regclass('worker_heartbeats') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'worker_heartbeats', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'worker_heartbeats', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create worker_heartbeats
+DO $pipestate$
+BEGIN
+IF to_regclass('worker_heartbeats') IS NULL THEN
+  EXECUTE replace($ddl$CREATE TABLE worker_heartbeats (
+	worker_id VARCHAR NOT NULL, 
+	queue_name VARCHAR NOT NULL, 
+	status VARCHAR(20) NOT NULL, 
+	current_job_id {type of jobs.id}, 
+	queue_depth INTEGER DEFAULT 0 NOT NULL, 
+	processing_count INTEGER DEFAULT 0 NOT NULL, 
+	last_heartbeat TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	metadata JSONB, 
+	CONSTRAINT pk_worker_heartbeats PRIMARY KEY (worker_id), 
+	CONSTRAINT fk_worker_heartbeats_job FOREIGN KEY(current_job_id) REFERENCES jobs (id) ON DELETE SET NULL, 
+	CONSTRAINT ck_worker_heartbeats_status CHECK (status IN ('starting', 'idle', 'running', 'paused', 'error'))
+)$ddl$, '{type of jobs.id}', (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = 'id'));
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'worker_heartbeats', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.queue_history where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.queue_history') IS NOT NULL AND to_regclass('queue_history') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.queue_history') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.queue_history') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.queue_history') IS NOT NULL AND to_regclass('queue_history') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'queue_history', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'queue_history', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create queue_history
+DO $pipestate$
+BEGIN
+IF to_regclass('queue_history') IS NULL THEN
+  EXECUTE replace($ddl$CREATE TABLE queue_history (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	job_id {type of jobs.id}, 
+	directory_name VARCHAR, 
+	event VARCHAR(50) NOT NULL, 
+	details JSONB, 
+	worker_id VARCHAR, 
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	CONSTRAINT pk_queue_history PRIMARY KEY (id)
+)$ddl$, '{type of jobs.id}', (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = 'id'));
+  EXECUTE $ddl$CREATE INDEX idx_queue_history_job_id ON queue_history (job_id)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_queue_history_event ON queue_history (event)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_queue_history_created_at ON queue_history (created_at)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'queue_history', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF to_regclass('stale_workers') IS NULL THEN
+  EXECUTE $ddl$CREATE VIEW stale_workers AS SELECT worker_id, queue_name, status, current_job_id, last_heartbeat,
+       CAST(EXTRACT(EPOCH FROM (now() - last_heartbeat)) AS bigint) AS seconds_since
+  FROM worker_heartbeats
+ WHERE last_heartbeat < now() - INTERVAL '2 minutes'$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('view', 'stale_workers', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers') THEN
+  EXECUTE $ddl$COMMENT ON VIEW stale_workers IS 'Workers of any status that have been silent for more than two minutes; one that is gone for good leaves it when its row in worker_heartbeats is deleted'$ddl$;
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key', 'listing_url', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key', 'listing_url', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
+END IF;
+END $pipestate$;
+
+INSERT INTO pipestate_object (kind, name, revision) SELECT 'column', 'job_results.' || wanted, '0005' FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND NOT attisdropped AND attname IN ('idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at') AND (atthasdef OR attname NOT IN ('updated_at'))) < 6) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- the columns that job_results lacks
+DO $pipestate$
+BEGIN
+IF (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND NOT attisdropped AND attname IN ('idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at') AND (atthasdef OR attname NOT IN ('updated_at'))) < 6 THEN
+  EXECUTE $ddl$ALTER TABLE job_results
+  ADD COLUMN IF NOT EXISTS idempotency_key VARCHAR,
+  ADD COLUMN IF NOT EXISTS payload JSONB,
+  ADD COLUMN IF NOT EXISTS response_log JSONB,
+  ADD COLUMN IF NOT EXISTS listing_url TEXT,
+  ADD COLUMN IF NOT EXISTS error_message TEXT,
+  ADD COLUMN IF NOT EXISTS updated_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+  ALTER COLUMN updated_at SET DEFAULT CURRENT_TIMESTAMP$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = 'idempotency_key' AND NOT atthasdef AND NOT attnotnull)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = 'idempotency_key' AND NOT atthasdef AND NOT attnotnull) THEN
+  EXECUTE $ddl$ALTER TABLE job_results ALTER COLUMN idempotency_key SET DEFAULT 'adopted:' || gen_random_uuid()$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/1', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  work text;
+  loud text;
+  below job_results.id%TYPE;
+  upto job_results.id%TYPE;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
+  work := ($work$UPDATE job_results SET idempotency_key = coalesce(idempotency_key, 'adopted:' || id) WHERE {range} AND (idempotency_key IS NULL)$work$);
+  EXECUTE 'SELECT k FROM (SELECT id AS k FROM job_results WHERE id IS NOT NULL ORDER BY id LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+  LOOP
+    EXIT WHEN upto IS NULL;
+    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND job_results.id <= $2)' ELSE '(job_results.id > $1 AND job_results.id <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.id <= $2)' ELSE '(s.id > $1 AND s.id <= $2)' END)
+      USING below, upto;
+    COMMIT;
+    below := upto;
+    EXECUTE 'SELECT k FROM (SELECT id AS k FROM job_results WHERE id > $1 ORDER BY id LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+  END LOOP;
+END $pipestate$;
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present') THEN
+  EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT ck_job_results_present CHECK (idempotency_key IS NOT NULL) NOT VALID$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/2', false);
+
+COMMIT;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present') THEN
+  EXECUTE $ddl$ALTER TABLE job_results VALIDATE CONSTRAINT ck_job_results_present$ddl$;
+END IF;
+END $pipestate$;
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) THEN
+  EXECUTE $ddl$ALTER TABLE job_results ALTER COLUMN idempotency_key SET NOT NULL$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present') THEN
+  EXECUTE $ddl$ALTER TABLE job_results DROP CONSTRAINT ck_job_results_present$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results point at no row of jobs (job_id). Mend them, then run the same again; to see them: SELECT * FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id)', bad);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND conname = 'fk_job_results_job' AND (confrelid <> to_regclass('jobs') OR confdeltype <> 'c')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('foreign key fk_job_results_job on job_results exists with another definition: %s; wanted: (job_id) to jobs(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'fk_job_results_job'));
+END IF;
+END $pipestate$;
+
+-- lock job_results, jobs where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results'), ('jobs')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results'), ('jobs')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c') THEN
+  EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT fk_job_results_job FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'job_results.fk_job_results_job', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/3', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
+  FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname IN ('fk_job_results_job') AND NOT convalidated;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE job_results ' || todo; END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname IN ('fk_job_results_job') AND NOT convalidated));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status')) THEN RETURN; END IF;
+  bad := (SELECT count(*) FROM job_results t WHERE NOT (status IN ('submitting', 'submitted', 'failed', 'skipped')));
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results would break the rule ck_job_results_status (status IN (''submitting'', ''submitted'', ''failed'', ''skipped'')). Mend them, then run the same again; to see them: SELECT * FROM job_results t WHERE NOT (status IN (''submitting'', ''submitted'', ''failed'', ''skipped''))', bad);
+  END IF;
+END $pipestate$;
+
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status') THEN
+  EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT ck_job_results_status CHECK (status IN ('submitting', 'submitted', 'failed', 'skipped')) NOT VALID$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'job_results.ck_job_results_status', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/4', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
+  FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname IN ('ck_job_results_status') AND NOT convalidated;
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE job_results ' || todo; END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT ((SELECT count(*) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname IN ('ck_job_results_status') AND convalidated) = 1);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('uix_job_results_idempotency_key') AND (i.indrelid <> to_regclass('job_results') OR i.indisunique <> true OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_job_results_idempotency_key exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('uix_job_results_idempotency_key') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/5', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY uix_job_results_idempotency_key' WHERE to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/5' \gexec
+
+SELECT 'CREATE UNIQUE INDEX CONCURRENTLY uix_job_results_idempotency_key ON job_results (idempotency_key)' WHERE NOT to_regclass('uix_job_results_idempotency_key') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/5' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/5' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_job_results_job_created') AND (i.indrelid <> to_regclass('job_results') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_job_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_job_results_job_created')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_job_results_job_created') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/6', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_job_results_job_created' WHERE to_regclass('idx_job_results_job_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/6' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_job_results_job_created ON job_results (job_id, created_at DESC)' WHERE NOT to_regclass('idx_job_results_job_created') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/6' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/6' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_job_results_status_created') AND (i.indrelid <> to_regclass('job_results') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_status_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_job_results_status_created')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_job_results_status_created') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/7', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_job_results_status_created' WHERE to_regclass('idx_job_results_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/7' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_job_results_status_created ON job_results (status, created_at DESC)' WHERE NOT to_regclass('idx_job_results_status_created') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/7' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/7' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_queue_history_job_id') AND (i.indrelid <> to_regclass('queue_history') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(job_id)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_job_id exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_queue_history_job_id')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_queue_history_job_id') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/8', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_queue_history_job_id' WHERE to_regclass('idx_queue_history_job_id') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/8' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_queue_history_job_id ON queue_history (job_id)' WHERE NOT to_regclass('idx_queue_history_job_id') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/8' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/8' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_queue_history_event') AND (i.indrelid <> to_regclass('queue_history') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(event)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_event exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_queue_history_event')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_queue_history_event') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/9', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_queue_history_event' WHERE to_regclass('idx_queue_history_event') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/9' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_queue_history_event ON queue_history (event)' WHERE NOT to_regclass('idx_queue_history_event') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/9' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/9' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_queue_history_created_at') AND (i.indrelid <> to_regclass('queue_history') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(created_at)')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_created_at exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_queue_history_created_at')));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_queue_history_created_at') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/10', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_queue_history_created_at' WHERE to_regclass('idx_queue_history_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/10' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_queue_history_created_at ON queue_history (created_at)' WHERE NOT to_regclass('idx_queue_history_created_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/10' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indisvalid AND indisready));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/10' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0004';
+
+COMMIT;
+

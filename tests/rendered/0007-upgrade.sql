@@ -1,0 +1,659 @@
+-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
+\set ON_ERROR_STOP on
+SET TimeZone = 'UTC';
+SET standard_conforming_strings = 'on';
+SET statement_timeout = '0';
+SET idle_in_transaction_session_timeout = '0';
+SET lock_timeout = '60s';
+SET default_transaction_read_only = 'off';
+SET row_security = 'off';
+SET max_parallel_workers_per_gather = '0';
+SET max_parallel_maintenance_workers = '0';
+
+DO $pipestate$
+BEGIN
+  FOR attempt IN 1..600 LOOP
+    IF pg_try_advisory_lock(1885958245, 1937006964) THEN RETURN; END IF;
+    COMMIT;
+    PERFORM pg_sleep(1);
+  END LOOP;
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+END $pipestate$;
+
+BEGIN;
+
+-- Running upgrade 0006 -> 0007
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0006' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0006, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+END IF;
+END $pipestate$;
+
+-- the gate sites-consolidation/readiness: backup-taken, stuck-sites, reconciliation-runs, health-score, manual-interventions, recent-legacy-column-writes, no-dependents, soak
+DO $pipestate$
+DECLARE
+  found text := '';
+  n bigint;
+  held boolean;
+  seen jsonb;
+  filled boolean := false;
+  t text;
+BEGIN
+  FOREACH t IN ARRAY ARRAY['sites'] LOOP
+    IF to_regclass(t) IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: mend the name in `lock`, or write may_be_gone=True where that is right', t);
+    END IF;
+    IF to_regclass(t) IS NOT NULL AND NOT filled THEN
+      EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
+    END IF;
+  END LOOP;
+  IF NOT filled THEN RETURN; END IF;
+  BEGIN
+    PERFORM set_config('transaction_read_only', 'on', true);
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."valid" >= 1 AND q."valid"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS valid FROM pipestate_attestation WHERE name = 'backup-taken' AND extract(epoch FROM now() - attested_at) < 86400
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'backup-taken', 'valid >= 1', 'runbooks/sites-consolidation.md:859',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS runs, max(latest.stuck) AS most_found
+FROM (SELECT r.found AS stuck
+      FROM pipestate_reconciliation r
+      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.id DESC
+      LIMIT 10) AS latest
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."health_score" >= 95.0 AND q."health_score"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
+FROM (SELECT current_stage <> 'completed'
+             AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL) AS known
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
+       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+FROM pipestate_reconciliation
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+-- The outer row stands in for a column that this application never had.
+SELECT (SELECT count(*) FROM sites
+        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
+           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
+           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
+       since
+FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
+             CAST(NULL AS text) AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+WITH going AS (
+  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+  UNION ALL
+  SELECT attrelid, attnum FROM pg_attribute
+  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
+    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), others AS (
+  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
+  FROM going g
+  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
+    AND (g.number = 0 OR d.refobjsubid = g.number)
+  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
+  WHERE r.ev_class <> g.relation
+    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
+    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
+                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+  UNION
+  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
+  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+  UNION
+  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
+    AND to_regclass('site_progress') IS NOT NULL
+)
+SELECT count(*) AS dependents, min(dependent) AS for_example
+FROM others
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
+       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
+       count(*) AS records
+FROM pipestate_run
+WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
+  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate_run c
+            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
+              AND c.gate = 'closed')
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO', MESSAGE = 'end of reading';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF found <> '' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('sites') AND v.oid <> to_regclass('sites') AND d.refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('sites') AND conrelid <> confrelid AND confkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) AS others (what)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('sites') AND v.oid <> to_regclass('sites') AND d.refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('sites') AND conrelid <> confrelid AND confkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) AS others (what)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND attgenerated <> '') IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites computes %s from other columns, which cannot be archived as values: drop that column, or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', (SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND attgenerated <> ''));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    origin VARCHAR(63) NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition JSONB NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN SHARE ROW EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  names text;
+  fresh text;
+  changed text;
+  known text;
+BEGIN
+  names := (SELECT string_agg(format('%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
+  IF names IS NULL THEN RETURN; END IF;
+  fresh := (SELECT string_agg(format('NEW.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
+  changed := (SELECT string_agg(format('%1$I = excluded.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
+  known := coalesce((SELECT string_agg(format('NEW.%1$I IS NOT NULL', attname), ' OR ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT atthasdef), 'true');
+  IF to_regclass('pipestate_archive.sites_columns') IS NULL THEN
+    EXECUTE 'CREATE TABLE pipestate_archive.sites_columns AS SELECT subdomain, ' || names
+      || ', NULL::timestamptz AS written_at FROM sites WITH NO DATA';
+    ALTER TABLE pipestate_archive.sites_columns ADD PRIMARY KEY (subdomain);
+    CREATE INDEX ON pipestate_archive.sites_columns (written_at) WHERE written_at IS NOT NULL;
+  END IF;
+  EXECUTE format($make$
+    CREATE OR REPLACE FUNCTION pipestate_archive.keep_sites_columns() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $keep$
+    BEGIN
+      INSERT INTO pipestate_archive.sites_columns (subdomain, %1$s, written_at)
+      VALUES (NEW.subdomain, %2$s, CASE WHEN TG_OP = 'UPDATE' OR %3$s THEN now() END)
+      ON CONFLICT (subdomain) DO UPDATE SET %4$s, written_at = excluded.written_at;
+      RETURN NULL;
+    END $keep$ $make$, names, fresh, known, changed);
+  IF NOT EXISTS (SELECT FROM pg_trigger
+                 WHERE tgrelid = to_regclass('sites') AND tgname = 'pipestate_keep_inserted') THEN
+    CREATE TRIGGER pipestate_keep_inserted AFTER INSERT ON sites
+      FOR EACH ROW EXECUTE FUNCTION pipestate_archive.keep_sites_columns();
+    EXECUTE 'CREATE TRIGGER pipestate_keep_updated AFTER UPDATE ON sites FOR EACH ROW '
+      || 'WHEN (ROW(OLD.subdomain, ' || replace(fresh, 'NEW.', 'OLD.') || ') IS DISTINCT FROM '
+      || 'ROW(NEW.subdomain, ' || fresh || ')) EXECUTE FUNCTION pipestate_archive.keep_sites_columns()';
+    -- also for those who write as a replica does (a subscription, a bulk load)
+    ALTER TABLE sites ENABLE ALWAYS TRIGGER pipestate_keep_inserted, ENABLE ALWAYS TRIGGER pipestate_keep_updated;
+  END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0007/1', false);
+
+COMMIT;
+
+DO $pipestate$
+DECLARE
+  work text;
+  loud text;
+  below sites.subdomain%TYPE;
+  upto sites.subdomain%TYPE;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
+  work := (SELECT format('INSERT INTO pipestate_archive.sites_columns (subdomain, %1$s) SELECT subdomain, %1$s FROM sites WHERE {range} ON CONFLICT DO NOTHING', (SELECT string_agg(format('%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))));
+  EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain IS NOT NULL ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+  LOOP
+    EXIT WHEN upto IS NULL;
+    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND sites.subdomain <= $2)' ELSE '(sites.subdomain > $1 AND sites.subdomain <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.subdomain <= $2)' ELSE '(s.subdomain > $1 AND s.subdomain <= $2)' END)
+      USING below, upto;
+    COMMIT;
+    below := upto;
+    EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain > $1 ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN
+  EXECUTE $ddl$ANALYZE pipestate_archive.sites_columns$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  bad bigint;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN RETURN; END IF;
+  EXECUTE 'SELECT count(*) FROM sites s LEFT JOIN pipestate_archive.sites_columns a USING (subdomain) WHERE a.subdomain IS NULL OR '
+    || (SELECT string_agg(format('s.%1$I IS DISTINCT FROM a.%1$I', attname), ' OR ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')) INTO bad;
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites are not in pipestate_archive.sites_columns as they are: something took its triggers away. DROP TABLE pipestate_archive.sites_columns, then run the same again', bad);
+  END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) OR to_regclass('pipestate_archive.sites_columns') IS NOT NULL);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- the gate sites-consolidation/readiness: recent-legacy-column-writes
+DO $pipestate$
+DECLARE
+  found text := '';
+  n bigint;
+  held boolean;
+  seen jsonb;
+  filled boolean := false;
+  t text;
+BEGIN
+  BEGIN
+    PERFORM set_config('transaction_read_only', 'on', true);
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+-- The outer row stands in for a column that this application never had.
+SELECT (SELECT count(*) FROM sites
+        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
+           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
+           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
+       since
+FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
+             CAST(NULL AS text) AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO', MESSAGE = 'end of reading';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF found <> '' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+  END IF;
+END $pipestate$;
+
+-- the gate sites-consolidation/readiness: backup-taken, stuck-sites, reconciliation-runs, health-score, manual-interventions, recent-legacy-column-writes, no-dependents, soak
+DO $pipestate$
+DECLARE
+  found text := '';
+  n bigint;
+  held boolean;
+  seen jsonb;
+  filled boolean := false;
+  t text;
+BEGIN
+  FOREACH t IN ARRAY ARRAY['sites'] LOOP
+    IF to_regclass(t) IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: mend the name in `lock`, or write may_be_gone=True where that is right', t);
+    END IF;
+    IF to_regclass(t) IS NOT NULL AND NOT filled THEN
+      EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
+    END IF;
+  END LOOP;
+  IF NOT filled THEN RETURN; END IF;
+  BEGIN
+    PERFORM set_config('transaction_read_only', 'on', true);
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."valid" >= 1 AND q."valid"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS valid FROM pipestate_attestation WHERE name = 'backup-taken' AND extract(epoch FROM now() - attested_at) < 86400
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'backup-taken', 'valid >= 1', 'runbooks/sites-consolidation.md:859',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) AS runs, max(latest.stuck) AS most_found
+FROM (SELECT r.found AS stuck
+      FROM pipestate_reconciliation r
+      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.id DESC
+      LIMIT 10) AS latest
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."health_score" >= 95.0 AND q."health_score"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
+FROM (SELECT current_stage <> 'completed'
+             AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL) AS known
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
+       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+FROM pipestate_reconciliation
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+-- The outer row stands in for a column that this application never had.
+SELECT (SELECT count(*) FROM sites
+        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
+           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
+           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
+       since
+FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
+             CAST(NULL AS text) AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+WITH going AS (
+  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+  UNION ALL
+  SELECT attrelid, attnum FROM pg_attribute
+  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
+    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), others AS (
+  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
+  FROM going g
+  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
+    AND (g.number = 0 OR d.refobjsubid = g.number)
+  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
+  WHERE r.ev_class <> g.relation
+    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
+    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
+                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+  UNION
+  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
+  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+  UNION
+  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
+    AND to_regclass('site_progress') IS NOT NULL
+)
+SELECT count(*) AS dependents, min(dependent) AS for_example
+FROM others
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    EXECUTE $check$SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), jsonb_agg(to_jsonb(q)) -> 0 FROM (
+SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
+       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
+       count(*) AS records
+FROM pipestate_run
+WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
+  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate_run c
+            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
+              AND c.gate = 'closed')
+) q$check$ INTO n, held, seen;
+    IF NOT (n = 1 AND held) THEN
+      found := found || format(E'\n  %1$s: observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074',
+        left(coalesce(seen::text, n || ' rows'), 300));
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO', MESSAGE = 'end of reading';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF found <> '' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+  END IF;
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (true) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  late bigint;
+BEGIN
+  IF to_regclass('pipestate_archive.sites_columns') IS NULL THEN RETURN; END IF;
+  EXECUTE 'SELECT count(*) FROM pipestate_archive.sites_columns WHERE written_at > now() - interval ''24 hours''' INTO late;
+  IF late > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed: the legacy columns of %s rows of sites were written while they were being archived. Stop what writes them; to see them: SELECT * FROM pipestate_archive.sites_columns WHERE written_at IS NOT NULL', late);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  todo := (SELECT string_agg(format('DROP COLUMN %1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
+  IF todo IS NULL THEN RETURN; END IF;
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
+  SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
+    'comment', obj_description(c.oid, 'pg_class'),
+    'columns', (SELECT jsonb_agg(jsonb_build_object(
+        'name', attname, 'not_null', attnotnull,
+        'type', format_type(atttypid, atttypmod) || CASE WHEN attcollation <> (
+            SELECT typcollation FROM pg_type t WHERE t.oid = atttypid)
+          THEN ' COLLATE ' || attcollation::regcollation ELSE '' END,
+        'default', pg_get_expr(adbin, adrelid), 'comment', col_description(attrelid, attnum)) ORDER BY attnum)
+      FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped),
+    'grants', coalesce((SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, c.oid::regclass,
+        CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+      FROM pg_attribute, aclexplode(attacl) WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped), '[]'),
+    'constraints', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint
+      WHERE conrelid = c.oid AND contype <> 'n' AND conkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)), '{}'),
+    'indexes', coalesce((SELECT jsonb_object_agg(indexrelid::regclass::text, pg_get_indexdef(indexrelid))
+      FROM pg_index i WHERE indrelid = c.oid
+        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND conrelid = c.oid)
+        AND EXISTS (SELECT FROM pg_depend WHERE objid = indexrelid AND refobjid = c.oid
+                    AND refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)))), '{}'))
+  FROM pg_class c WHERE c.oid = to_regclass('sites')
+  ON CONFLICT (kind, name) DO UPDATE
+  SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition;
+  DROP TRIGGER IF EXISTS pipestate_keep_inserted ON sites;
+  DROP TRIGGER IF EXISTS pipestate_keep_updated ON sites;
+  DROP FUNCTION IF EXISTS pipestate_archive.keep_sites_columns();
+  EXECUTE 'ALTER TABLE sites ' || todo;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    origin VARCHAR(63) NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition JSONB NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+INSERT INTO pipestate_archive.manifest (kind, name, origin, definition) VALUES ('columns', 'sites', current_schema(), '{"absent": true}') ON CONFLICT DO NOTHING;
+
+COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error';
+
+UPDATE pipestate_alembic_version SET version_num='0007' WHERE pipestate_alembic_version.version_num = '0006';
+
+COMMIT;
+

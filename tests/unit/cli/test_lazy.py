@@ -1,0 +1,50 @@
+"""A command loads only what it needs: asked of a fresh interpreter."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import sys
+from pipestate.cli.main import main
+sys.argv = ["pipestate", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    pass
+print("LOADED", *sorted(sys.modules))
+"""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Run a command, and return the modules that were imported for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Traceback" not in done.stderr
+    return set(done.stdout.rpartition("LOADED ")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--version"], {"sqlalchemy", "alembic", "rich", "yaml", "importlib.metadata", "pipestate.plugins"}),
+        (["runbook", "lint"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
+        (["runbook", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
+        (["verify", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
+        (
+            ["verify", "--json", "--database-url", "sqlite:///no-such-file"],
+            {"rich", "pipestate.pipeline", "pipestate.schema", "pipestate.ddl", "pipestate.plugins"},
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_command_does_not_import(arguments: list[str], unwanted: set[str]) -> None:
+    assert not loaded(*arguments) & unwanted
+
+
+def test_the_modules_are_seen_at_all() -> None:
+    assert {"typer", "pipestate.runbook.lint"} <= loaded("runbook", "lint")
