@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from bed import Database, Postgres, Sqlite
-from outcomes import find_check, outcome, shipped
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.pipeline.backfill import THRESHOLD, Move, Outcome, Plan, apply, batch, plan
 from pipestate.pipeline.storage import Documents, Storage, open_storage
 from pipestate.verify.verdict import Outcome as Verdict
 from powerless import powerless
 from stale_rows import LIVE, Stuck, fill_expanded
+from verdicts import shipped, verdict
 
 COMPLETE = "backfill/backfill-complete"
 
@@ -36,9 +36,7 @@ def run(stuck: Stuck) -> dict[str, Move]:
 
 
 def remaining(stuck: Stuck) -> object:
-    return outcome(
-        stuck.database, find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    ).observed["remaining"]
+    return verdict(stuck.database, shipped("sites-consolidation"), COMPLETE).observed["remaining"]
 
 
 def test_counters_come_from_the_documents(stuck: Stuck) -> None:
@@ -220,8 +218,8 @@ def test_nothing_is_left_for_the_check_just_when_nothing_is_left_to_plan(stuck: 
         assert remaining(stuck) == len(writes)
         apply(stuck.database.url, Plan(writes[:1], THRESHOLD))
     assert remaining(stuck) == 0
-    check = find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    assert outcome(stuck.database, check).outcome is Verdict.PASSED
+    found = verdict(stuck.database, shipped("sites-consolidation"), COMPLETE)
+    assert found.outcome is Verdict.PASSED
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage IS NULL") == 3
 
 
