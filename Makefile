@@ -43,7 +43,7 @@ screens: $(READY) ## write the kept screens anew (look at the difference)
 	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
 
 rendered: $(READY) ## write the kept scripts of the revisions anew (look at the difference)
-	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py
+	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py tests/integration/ledger/test_install.py
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py

@@ -78,7 +78,7 @@ class Pipeline:
 
     def everything(self) -> tuple[object, ...]:
         """All rows and all jobs: to show that nothing was written."""
-        tables = ("sites", "pipeline_claim", "pipeline_job", "pipestate_reconciliation")
+        tables = ("sites", "pipeline_claim", "pipeline_job", "pipeline_reconciliation")
         rows = [self.database.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
         return (*rows, self.jobs.everything())
 

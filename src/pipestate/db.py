@@ -42,6 +42,13 @@ WORLD = {
     "lock_timeout": "10s",
 }
 
+# The server's own functions come first on the path, whatever it is: a table may be anywhere on it, but nobody's
+# `now()` stands in for the server's.
+CATALOGUE_FIRST = (
+    "CASE WHEN pg_catalog.current_setting('search_path') IN ('', '\"\"') THEN 'pg_catalog' "
+    "ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END"
+)
+
 # What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
 SQLITE_READS = frozenset(
     {
@@ -176,8 +183,15 @@ def look(connection: Connection) -> Iterator[None]:
 
 def set_world(connection: Connection) -> None:
     """Set the world of a look until the end of the transaction or savepoint, in one round trip."""
-    settings = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in WORLD.items())
-    connection.exec_driver_sql(f"SELECT {settings}")
+    connection.exec_driver_sql(
+        f"SELECT {', '.join(world_settings())}", execution_options={"no_parameters": True}
+    )
+
+
+def world_settings() -> list[str]:
+    """Write the calls that set the world, as SQL expressions."""
+    values = {name: f"'{value}'" for name, value in WORLD.items()} | {"search_path": CATALOGUE_FIRST}
+    return [f"pg_catalog.set_config('{name}', {value}, true)" for name, value in values.items()]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import table_queues
-from alembics import Chain
+from alembics import ROOT, Chain
 from bed import Database
 from pipestate.cli.main import main
 from queue_beds import TableBed
@@ -34,6 +34,7 @@ def pipestate(
 ) -> Command:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDIS_URL", queues_url)
+    monkeypatch.setenv("ALEMBIC_CONFIG", str(ROOT / "alembic.ini"))
 
     def run(*arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["pipestate", *arguments])
@@ -254,7 +255,10 @@ def test_show_as_json(scene: Scene, pipestate: Command) -> None:
 
 def test_names_come_from_the_ini(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
     ini = tmp_path / "other.ini"
-    ini.write_text("[pipestate:queues]\nocr_job = scans app.read_page\nocr_coordinator = build app.done\n")
+    ini.write_text(
+        f"[alembic]\nscript_location = {ROOT / 'alembic'}\n"
+        "[pipestate:queues]\nocr_job = scans app.read_page\nocr_coordinator = build app.done\n"
+    )
     other = Scene(scene.redis, ocr="scans", compilation="build")
     other.defer("app.done", on=other.fail_many(2, "app.read_page"))
     assert pipestate("queues", "clear", "--dry-run").out == "nothing to clear\n"

@@ -33,4 +33,4 @@ def test_a_revision_writes_what_it_wrote(name: str) -> None:
 
 
 def test_every_kept_script_is_still_written() -> None:
-    assert {path.name for path in RENDERED.iterdir()} == set(NAMES)
+    assert {path.name for path in RENDERED.glob("0*.sql")} == set(NAMES)

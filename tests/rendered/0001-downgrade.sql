@@ -48,7 +48,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'jobs')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('jobs') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -84,7 +84,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('jobs') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'jobs') THEN
+  IF to_regclass('jobs') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM jobs)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -173,7 +173,7 @@ BEGIN
   IF NOT (to_regclass('jobs') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'jobs'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('jobs')
@@ -186,12 +186,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'jobs') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS jobs$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'jobs';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'jobs';
 
 -- lock content_items where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -201,7 +201,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_items')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('content_items') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -237,7 +237,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('content_items') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_items') THEN
+  IF to_regclass('content_items') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM content_items)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -326,7 +326,7 @@ BEGIN
   IF NOT (to_regclass('content_items') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_items'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('content_items')
@@ -339,12 +339,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_items') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS content_items$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'content_items';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'content_items';
 
 -- lock site_progress where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -354,7 +354,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -390,7 +390,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('site_progress') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress') THEN
+  IF to_regclass('site_progress') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM site_progress)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -479,7 +479,7 @@ BEGIN
   IF NOT (to_regclass('site_progress') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('site_progress')
@@ -492,12 +492,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS site_progress$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'site_progress';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -507,7 +507,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'sites')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -543,7 +543,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'sites') THEN
+  IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM sites)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -632,7 +632,7 @@ BEGIN
   IF NOT (to_regclass('sites') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'sites'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('sites')
@@ -645,14 +645,24 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'sites') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS sites$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'sites';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'sites';
 
-DROP TABLE IF EXISTS pipestate_object;
+-- the registry of created objects
+DO $pipestate$
+BEGIN
+  IF to_regclass('pipestate.object') IS NOT NULL THEN
+    DROP TABLE pipestate.object;
+  END IF;
+  IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
+    DROP SCHEMA pipestate;
+  END IF;
+END $pipestate$;
 
 DO $pipestate$
 DECLARE

@@ -193,13 +193,59 @@ IF to_regclass('site_progress') IS NULL AND (SELECT count(*) FILTER (WHERE attna
 END IF;
 END $pipestate$;
 
-CREATE TABLE IF NOT EXISTS pipestate_object (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    revision VARCHAR(32) NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
-);
+-- the registry of created objects
+DO $pipestate$
+DECLARE
+  path_before text := pg_catalog.current_setting('search_path');
+  stranger record;
+  todo text;
+BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
+  IF current_user = 'pipestate' AND path_before LIKE '%$user%' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
+      'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
+      'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
+  END IF;
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text))) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
+  IF to_regnamespace('pipestate') IS NULL THEN
+    CREATE SCHEMA pipestate;
+  END IF;
+  IF to_regclass('pipestate.object') IS NULL THEN
+    CREATE TABLE pipestate.object (
+      kind TEXT NOT NULL,
+      name TEXT NOT NULL,
+      revision TEXT NOT NULL,
+      created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
+    );
+  END IF;
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('kind', $def$kind TEXT$def$),
+           ('name', $def$name TEXT$def$),
+           ('revision', $def$revision TEXT$def$),
+           ('created_at', $def$created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.object ' || todo;
+  END IF;
+  PERFORM pg_catalog.set_config('search_path', path_before, true);
+END $pipestate$;
 
 -- lock pipestate_archive.sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -256,7 +302,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''sites'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''sites'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create sites
@@ -282,7 +328,7 @@ IF to_regclass('sites') IS NULL THEN
 	last_extracted VARCHAR, 
 	CONSTRAINT pk_sites PRIMARY KEY (subdomain)
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'sites', '0001') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'sites', '0001') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -341,7 +387,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create site_progress
@@ -357,7 +403,7 @@ IF to_regclass('site_progress') IS NULL THEN
 	updated_at TIMESTAMP WITH TIME ZONE, 
 	CONSTRAINT pk_site_progress PRIMARY KEY (subdomain)
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'site_progress', '0001') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'site_progress', '0001') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -416,7 +462,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''content_items'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''content_items'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create content_items
@@ -427,7 +473,7 @@ IF to_regclass('content_items') IS NULL THEN
 	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
 	CONSTRAINT pk_content_items PRIMARY KEY (id)
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'content_items', '0001') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'content_items', '0001') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -486,7 +532,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''jobs'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create jobs
@@ -501,7 +547,7 @@ IF to_regclass('jobs') IS NULL THEN
 	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
 	CONSTRAINT pk_jobs PRIMARY KEY (id)
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'jobs', '0001') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'jobs', '0001') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 

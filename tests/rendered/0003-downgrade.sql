@@ -40,6 +40,159 @@ IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
 END IF;
 END $pipestate$;
 
+-- lock pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation')) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  filled boolean;
+BEGIN
+  PERFORM set_config('pipestate.filled', 'false', true);
+  IF to_regclass('pipeline_reconciliation') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation') THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_reconciliation)' INTO filled;
+    PERFORM set_config('pipestate.filled', filled::text, true);
+  END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_reconciliation') AND v.oid <> to_regclass('pipeline_reconciliation') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_reconciliation') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipeline_reconciliation cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_reconciliation') AND v.oid <> to_regclass('pipeline_reconciliation') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_reconciliation') AND conrelid <> confrelid AND true) AS others (what)));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.pipeline_reconciliation exists already, from an earlier archive: look at it, drop it, then run the same again');
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind VARCHAR(20) NOT NULL,
+    name VARCHAR(200) NOT NULL,
+    origin VARCHAR(63) NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition JSONB NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  todo text;
+BEGIN
+  IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
+SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation'),
+  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f'), '{}'),
+  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f'), '[]'))
+FROM pg_class WHERE oid = to_regclass('pipeline_reconciliation')
+ON CONFLICT (kind, name) DO UPDATE
+SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
+  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f';
+  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE pipeline_reconciliation ' || todo; END IF;
+  EXECUTE 'ALTER TABLE pipeline_reconciliation SET SCHEMA pipestate_archive';
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation') THEN
+  EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_reconciliation$ddl$;
+END IF;
+END $pipestate$;
+
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation';
+
 -- lock pipeline_claim where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
@@ -48,7 +201,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -84,7 +237,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_claim') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
+  IF to_regclass('pipeline_claim') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_claim)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -173,7 +326,7 @@ BEGIN
   IF NOT (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('pipeline_claim')
@@ -186,12 +339,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_claim$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_claim';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim';
 
 -- lock pipeline_job where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -201,7 +354,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -237,7 +390,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_job') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job') THEN
+  IF to_regclass('pipeline_job') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_job)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -326,7 +479,7 @@ BEGIN
   IF NOT (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('pipeline_job')
@@ -339,21 +492,21 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_job$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'pipeline_job';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job';
 
 SELECT set_config('pipestate.part', '0003/1', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
   AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
 
 BEGIN;
 
@@ -369,10 +522,10 @@ SELECT set_config('pipestate.part', '0003/2', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
   AND current_setting('pipestate.part', true) = '0003/2' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
 
 BEGIN;
 
@@ -388,10 +541,10 @@ SELECT set_config('pipestate.part', '0003/3', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
   AND current_setting('pipestate.part', true) = '0003/3' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
 
 BEGIN;
 
@@ -444,12 +597,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_current_stage$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -492,12 +645,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_fetch_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -540,12 +693,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_ocr_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -588,12 +741,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_compilation_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -636,12 +789,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_extraction_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -684,12 +837,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters') THEN
+IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_deploy_counters$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters';
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -734,53 +887,53 @@ DO $pipestate$
 DECLARE
   todo text;
 BEGIN
-  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) c WHERE EXISTS (SELECT FROM pipestate_object WHERE kind = 'column' AND name = 'sites.' || c));
+  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) c WHERE EXISTS (SELECT FROM pipestate.object WHERE kind = 'column' AND name = 'sites.' || c));
   IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE sites ' || todo; END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.current_stage';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.current_stage';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.started_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.started_at';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.updated_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.updated_at';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.fetch_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.fetch_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.fetch_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.ocr_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.ocr_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.ocr_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.compilation_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.compilation_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.compilation_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.extraction_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.extraction_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.extraction_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.deploy_total';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_total';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.deploy_completed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_completed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.deploy_failed';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_failed';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.coordinator_enqueued';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.coordinator_enqueued';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.last_error_stage';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_stage';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.last_error_message';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_message';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'sites.last_error_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_at';
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 

@@ -72,7 +72,7 @@ IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', 
 END IF;
 END $pipestate$;
 
-INSERT INTO pipestate_object (kind, name, revision) SELECT 'column', 'sites.' || wanted, '0003' FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
+INSERT INTO pipestate.object (kind, name, revision) SELECT 'column', 'sites.' || wanted, '0003' FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -487,7 +487,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage') THEN
   EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_current_stage CHECK (current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_current_stage', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_current_stage', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -495,7 +495,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_fetch_counters CHECK (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_fetch_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_fetch_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -503,7 +503,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_ocr_counters CHECK (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_ocr_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_ocr_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -511,7 +511,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_compilation_counters CHECK (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_compilation_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_compilation_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -519,7 +519,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_extraction_counters CHECK (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_extraction_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_extraction_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -527,7 +527,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters') THEN
   EXECUTE $ddl$ALTER TABLE sites ADD CONSTRAINT ck_sites_deploy_counters CHECK (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_deploy_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'sites.ck_sites_deploy_counters', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -570,7 +570,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_sites_current_stage') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_sites_current_stage', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_sites_current_stage', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -611,7 +611,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_sites_updated_at') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_sites_updated_at', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_sites_updated_at', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -652,7 +652,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_sites_coordinator_enqueued', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_sites_coordinator_enqueued', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -776,7 +776,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipeline_job'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_job'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create pipeline_job
@@ -791,7 +791,7 @@ IF to_regclass('pipeline_job') IS NULL THEN
 	CONSTRAINT pk_pipeline_job PRIMARY KEY (subdomain, stage, job_key), 
 	CONSTRAINT fk_pipeline_job_site FOREIGN KEY(subdomain) REFERENCES sites (subdomain) ON DELETE CASCADE
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipeline_job', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'pipeline_job', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -850,7 +850,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''pipeline_claim'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_claim'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create pipeline_claim
@@ -865,7 +865,90 @@ IF to_regclass('pipeline_claim') IS NULL THEN
 	CONSTRAINT pk_pipeline_claim PRIMARY KEY (subdomain), 
 	CONSTRAINT fk_pipeline_claim_site FOREIGN KEY(subdomain) REFERENCES sites (subdomain) ON DELETE CASCADE
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'pipeline_claim', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'pipeline_claim', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+-- lock pipestate_archive.pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipeline_reconciliation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('pipestate_archive.pipeline_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipeline_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation') AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+DO $pipestate$
+DECLARE
+  home text;
+  keys jsonb;
+  ours boolean;
+  rule record;
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipeline_reconciliation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation';
+  IF home IS NULL THEN RETURN; END IF;
+  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipeline_reconciliation', home);
+  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
+    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipeline_reconciliation', rule.key,
+      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+  END LOOP;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation';
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_reconciliation'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+END $pipestate$;
+
+-- create pipeline_reconciliation
+DO $pipestate$
+BEGIN
+IF to_regclass('pipeline_reconciliation') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE pipeline_reconciliation (
+	id BIGINT GENERATED BY DEFAULT AS IDENTITY, 
+	started_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
+	finished_at TIMESTAMP WITH TIME ZONE, 
+	triggered_by VARCHAR(20) NOT NULL, 
+	actor VARCHAR NOT NULL, 
+	revision VARCHAR(32), 
+	found INTEGER DEFAULT 0 NOT NULL, 
+	recovered INTEGER DEFAULT 0 NOT NULL, 
+	skipped INTEGER DEFAULT 0 NOT NULL, 
+	failed INTEGER DEFAULT 0 NOT NULL, 
+	details JSONB, 
+	CONSTRAINT pk_pipeline_reconciliation PRIMARY KEY (id), 
+	CONSTRAINT ck_pipeline_reconciliation_triggered_by CHECK (triggered_by IN ('cron', 'manual'))
+)$ddl$;
+  EXECUTE $ddl$CREATE INDEX idx_pipeline_reconciliation_started_at ON pipeline_reconciliation (started_at)$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'pipeline_reconciliation', '0003') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_pipeline_reconciliation_started_at', '0003') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 

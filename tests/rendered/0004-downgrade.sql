@@ -48,7 +48,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_item_pipeline_state')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -84,7 +84,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_item_pipeline_state') THEN
+  IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM content_item_pipeline_state)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -173,7 +173,7 @@ BEGIN
   IF NOT (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_item_pipeline_state'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state')
@@ -186,12 +186,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'content_item_pipeline_state') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS content_item_pipeline_state$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'content_item_pipeline_state';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state';
 
 -- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -234,12 +234,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_status') THEN
+IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_status') THEN
   EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT IF EXISTS ck_cips_status$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_status';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_status';
 
 -- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -282,12 +282,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_pipeline') THEN
+IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_pipeline') THEN
   EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT IF EXISTS ck_cips_pipeline$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_pipeline';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_pipeline';
 
 -- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -330,21 +330,21 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.fk_cips_content_item') THEN
+IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.fk_cips_content_item') THEN
   EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT IF EXISTS fk_cips_content_item$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.fk_cips_content_item';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.fk_cips_content_item';
 
 SELECT set_config('pipestate.part', '0004/1', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_cips_content_item_pipeline' WHERE to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_cips_content_item_pipeline' WHERE to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline')
   AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline';
 
 BEGIN;
 
@@ -360,10 +360,10 @@ SELECT set_config('pipestate.part', '0004/2', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt')
   AND current_setting('pipestate.part', true) = '0004/2' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt';
 
 BEGIN;
 
@@ -379,10 +379,10 @@ SELECT set_config('pipestate.part', '0004/3', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created')
   AND current_setting('pipestate.part', true) = '0004/3' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created';
 
 BEGIN;
 
@@ -398,10 +398,10 @@ SELECT set_config('pipestate.part', '0004/4', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status')
   AND current_setting('pipestate.part', true) = '0004/4' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status';
 
 BEGIN;
 
@@ -417,10 +417,10 @@ SELECT set_config('pipestate.part', '0004/5', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_error_code')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_error_code')
   AND current_setting('pipestate.part', true) = '0004/5' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_error_code';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_error_code';
 
 BEGIN;
 
@@ -436,10 +436,10 @@ SELECT set_config('pipestate.part', '0004/6', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_updated_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_updated_at')
   AND current_setting('pipestate.part', true) = '0004/6' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_cips_updated_at';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_updated_at';
 
 BEGIN;
 

@@ -42,12 +42,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'view' AND name = 'stale_workers') THEN
   EXECUTE $ddl$DROP VIEW IF EXISTS stale_workers$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers';
+DELETE FROM pipestate.object WHERE kind = 'view' AND name = 'stale_workers';
 
 -- lock queue_history where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -57,7 +57,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('queue_history') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -93,7 +93,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('queue_history') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history') THEN
+  IF to_regclass('queue_history') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM queue_history)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -182,7 +182,7 @@ BEGIN
   IF NOT (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('queue_history')
@@ -195,12 +195,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS queue_history$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'queue_history';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history';
 
 -- lock worker_heartbeats where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -210,7 +210,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('worker_heartbeats') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -246,7 +246,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('worker_heartbeats') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats') THEN
+  IF to_regclass('worker_heartbeats') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM worker_heartbeats)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -335,7 +335,7 @@ BEGIN
   IF NOT (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('worker_heartbeats')
@@ -348,12 +348,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS worker_heartbeats$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'worker_heartbeats';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats';
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -363,7 +363,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results')) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'job_results')) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('job_results') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -399,7 +399,7 @@ DECLARE
   filled boolean;
 BEGIN
   PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results') THEN
+  IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'job_results') THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM job_results)' INTO filled;
     PERFORM set_config('pipestate.filled', filled::text, true);
   END IF;
@@ -488,7 +488,7 @@ BEGIN
   IF NOT (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
 SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results'),
+  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'job_results'),
   'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f'), '{}'),
   'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f'), '[]'))
 FROM pg_class WHERE oid = to_regclass('job_results')
@@ -501,21 +501,21 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'table' AND name = 'job_results') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'job_results') THEN
   EXECUTE $ddl$DROP TABLE IF EXISTS job_results$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'table' AND name = 'job_results';
+DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'job_results';
 
 SELECT set_config('pipestate.part', '0005/1', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_job_results_idempotency_key' WHERE to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_job_results_idempotency_key' WHERE to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key')
   AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key';
 
 BEGIN;
 
@@ -531,10 +531,10 @@ SELECT set_config('pipestate.part', '0005/2', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_job_created' WHERE to_regclass('idx_job_results_job_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_job_created')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_job_created' WHERE to_regclass('idx_job_results_job_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_job_results_job_created')
   AND current_setting('pipestate.part', true) = '0005/2' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_job_created';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_job_results_job_created';
 
 BEGIN;
 
@@ -550,10 +550,10 @@ SELECT set_config('pipestate.part', '0005/3', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_status_created' WHERE to_regclass('idx_job_results_status_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_status_created')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_status_created' WHERE to_regclass('idx_job_results_status_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_job_results_status_created')
   AND current_setting('pipestate.part', true) = '0005/3' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_job_results_status_created';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_job_results_status_created';
 
 BEGIN;
 
@@ -569,10 +569,10 @@ SELECT set_config('pipestate.part', '0005/4', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_job_id' WHERE to_regclass('idx_queue_history_job_id') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_job_id')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_job_id' WHERE to_regclass('idx_queue_history_job_id') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_job_id')
   AND current_setting('pipestate.part', true) = '0005/4' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_job_id';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_job_id';
 
 BEGIN;
 
@@ -588,10 +588,10 @@ SELECT set_config('pipestate.part', '0005/5', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_event' WHERE to_regclass('idx_queue_history_event') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_event')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_event' WHERE to_regclass('idx_queue_history_event') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_event')
   AND current_setting('pipestate.part', true) = '0005/5' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_event';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_event';
 
 BEGIN;
 
@@ -607,10 +607,10 @@ SELECT set_config('pipestate.part', '0005/6', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_created_at' WHERE to_regclass('idx_queue_history_created_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_created_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_created_at' WHERE to_regclass('idx_queue_history_created_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_created_at')
   AND current_setting('pipestate.part', true) = '0005/6' \gexec
 
-DELETE FROM pipestate_object WHERE kind = 'index' AND name = 'idx_queue_history_created_at';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_created_at';
 
 BEGIN;
 
@@ -663,12 +663,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.ck_job_results_status') THEN
+IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'job_results.ck_job_results_status') THEN
   EXECUTE $ddl$ALTER TABLE job_results DROP CONSTRAINT IF EXISTS ck_job_results_status$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.ck_job_results_status';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'job_results.ck_job_results_status';
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -711,12 +711,12 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.fk_job_results_job') THEN
+IF to_regclass('job_results') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'job_results.fk_job_results_job') THEN
   EXECUTE $ddl$ALTER TABLE job_results DROP CONSTRAINT IF EXISTS fk_job_results_job$ddl$;
 END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'constraint' AND name = 'job_results.fk_job_results_job';
+DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'job_results.fk_job_results_job';
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -761,21 +761,21 @@ DO $pipestate$
 DECLARE
   todo text;
 BEGIN
-  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) c WHERE EXISTS (SELECT FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.' || c));
+  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) c WHERE EXISTS (SELECT FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.' || c));
   IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE job_results ' || todo; END IF;
 END $pipestate$;
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.idempotency_key';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.idempotency_key';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.payload';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.payload';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.response_log';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.response_log';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.listing_url';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.listing_url';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.error_message';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.error_message';
 
-DELETE FROM pipestate_object WHERE kind = 'column' AND name = 'job_results.updated_at';
+DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'job_results.updated_at';
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0005';
 

@@ -200,7 +200,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create jobs
@@ -215,7 +215,7 @@ IF to_regclass('jobs') IS NULL THEN
 	created_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL, 
 	CONSTRAINT pk_jobs PRIMARY KEY (id)
 )$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'jobs', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'jobs', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -313,7 +313,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create job_results
@@ -339,10 +339,10 @@ IF to_regclass('job_results') IS NULL THEN
   EXECUTE $ddl$CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'job_results', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'job_results', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -401,7 +401,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create worker_heartbeats
@@ -421,7 +421,7 @@ IF to_regclass('worker_heartbeats') IS NULL THEN
 	CONSTRAINT fk_worker_heartbeats_job FOREIGN KEY(current_job_id) REFERENCES jobs (id) ON DELETE SET NULL, 
 	CONSTRAINT ck_worker_heartbeats_status CHECK (status IN ('starting', 'idle', 'running', 'paused', 'error'))
 )$ddl$, '{type of jobs.id}', (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = 'id'));
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'worker_heartbeats', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'worker_heartbeats', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -480,7 +480,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 -- create queue_history
@@ -500,10 +500,10 @@ IF to_regclass('queue_history') IS NULL THEN
   EXECUTE $ddl$CREATE INDEX idx_queue_history_job_id ON queue_history (job_id)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_queue_history_event ON queue_history (event)$ddl$;
   EXECUTE $ddl$CREATE INDEX idx_queue_history_created_at ON queue_history (created_at)$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('table', 'queue_history', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('table', 'queue_history', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -514,13 +514,13 @@ IF to_regclass('stale_workers') IS NULL THEN
        CAST(EXTRACT(EPOCH FROM (now() - last_heartbeat)) AS bigint) AS seconds_since
   FROM worker_heartbeats
  WHERE last_heartbeat < now() - INTERVAL '2 minutes'$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('view', 'stale_workers', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('view', 'stale_workers', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pipestate_object WHERE kind = 'view' AND name = 'stale_workers') THEN
+IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'view' AND name = 'stale_workers') THEN
   EXECUTE $ddl$COMMENT ON VIEW stale_workers IS 'Workers of any status that have been silent for more than two minutes; one that is gone for good leaves it when its row in worker_heartbeats is deleted'$ddl$;
 END IF;
 END $pipestate$;
@@ -541,7 +541,7 @@ IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', 
 END IF;
 END $pipestate$;
 
-INSERT INTO pipestate_object (kind, name, revision) SELECT 'column', 'job_results.' || wanted, '0005' FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
+INSERT INTO pipestate.object (kind, name, revision) SELECT 'column', 'job_results.' || wanted, '0005' FROM unnest(ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']) AS wanted WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted AND NOT attisdropped) ON CONFLICT DO NOTHING;
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
@@ -865,7 +865,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c') THEN
   EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT fk_job_results_job FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'job_results.fk_job_results_job', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'job_results.fk_job_results_job', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -951,7 +951,7 @@ DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status') THEN
   EXECUTE $ddl$ALTER TABLE job_results ADD CONSTRAINT ck_job_results_status CHECK (status IN ('submitting', 'submitted', 'failed', 'skipped')) NOT VALID$ddl$;
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('constraint', 'job_results.ck_job_results_status', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('constraint', 'job_results.ck_job_results_status', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -994,7 +994,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('uix_job_results_idempotency_key') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'uix_job_results_idempotency_key', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1035,7 +1035,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_job_results_job_created') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_job_created', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1076,7 +1076,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_job_results_status_created') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_job_results_status_created', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1117,7 +1117,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_queue_history_job_id') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_job_id', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1158,7 +1158,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_queue_history_event') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_event', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 
@@ -1199,7 +1199,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT to_regclass('idx_queue_history_created_at') IS NOT NULL THEN
-  EXECUTE $ddl$INSERT INTO pipestate_object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_queue_history_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
 END IF;
 END $pipestate$;
 

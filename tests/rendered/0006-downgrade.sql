@@ -243,7 +243,7 @@ BEGIN
       regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
   END LOOP;
   
-  IF ours THEN EXECUTE 'INSERT INTO pipestate_object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0006'') ON CONFLICT DO NOTHING'; END IF;
+  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0006'') ON CONFLICT DO NOTHING'; END IF;
 END $pipestate$;
 
 SELECT set_config('pipestate.part', '0006/2', false);

@@ -11,7 +11,7 @@ import typer
 from pipestate import __version__
 from pipestate.cli.commands import Commands
 from pipestate.cli.output import say
-from pipestate.config import project_root
+from pipestate.config import shipped_root
 from pipestate.errors import PipestateError
 
 app = typer.Typer(
@@ -31,7 +31,7 @@ def _version(asked: bool) -> None:
 
 def _alembic_ini(asked: bool) -> None:
     if asked:
-        typer.echo(project_root() / "alembic.ini")
+        typer.echo(shipped_root() / "alembic.ini")
         raise typer.Exit
 
 

@@ -13,6 +13,7 @@ from pipestate.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pipestate.chain.calls import Calls
     from pipestate.verify.report import Report
 
 
@@ -52,14 +53,14 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
-def show(report: "Report", form: Format, output: Path | None) -> None:
+def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
     """Render the report; into the file, if one is named."""
     if form is Format.CONSOLE and output is None:
         from pipestate.render.console import print_report
 
-        print_report(report, console())
+        print_report(report, console(), calls)
         return
-    put(render(report, form), output)
+    put(render(report, form, calls), output)
 
 
 def put(text: str, output: Path | None) -> None:
@@ -72,7 +73,7 @@ def put(text: str, output: Path | None) -> None:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(report: "Report", form: Format) -> str:
+def render(report: "Report", form: Format, calls: "Calls") -> str:
     """Formats are loaded when they are used: a command starts no slower for those it does not need."""
     if form is Format.JSON:
         from pipestate.render.machine import as_json
@@ -85,16 +86,16 @@ def render(report: "Report", form: Format) -> str:
     if form is Format.GITHUB:
         from pipestate.render.github import as_github
 
-        return as_github(report)
+        return as_github(report, calls)
     if form is Format.MARKDOWN:
         from pipestate.render.markdown import as_markdown
 
-        return as_markdown(report)
+        return as_markdown(report, calls)
     from rich.console import Console
 
     from pipestate.render.console import print_report
 
     plain = Console(highlight=False, width=LOG_WIDTH, no_color=True, file=io.StringIO())
-    print_report(report, plain)
+    print_report(report, plain, calls)
     assert isinstance(plain.file, io.StringIO)
     return plain.file.getvalue().rstrip()

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from pipestate.ddl.definitions import Index, KeyOf, Shape, table_of
 from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.postgresql.batches import BATCH_SIZE
 from pipestate.ddl.postgresql.locks import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 
@@ -297,3 +296,29 @@ def forget_archived(kind: str, name: str) -> None:
 def drop_archive_if_empty() -> None:
     """Leave no empty archive behind at the end of `downgrade base`."""
     engine().drop_archive_if_empty()
+
+
+# --- The ledger ------------------------------------------------------------------------------------
+
+
+def install_ledger() -> None:
+    """Create the ledger where it is missing, add what an older one lacks; repeated, it does nothing."""
+    engine().install_ledger()
+
+
+def install_objects() -> None:
+    """Create the part that a chain with a registry needs from its first revision on."""
+    engine().install_objects()
+
+
+def remove_ledger() -> None:
+    """Drop a ledger that holds no row; leave one that does, and say so.
+
+    A chain with a registry keeps that until `remove_objects`.
+    """
+    engine().remove_ledger()
+
+
+def remove_objects() -> None:
+    """Drop the registry, and the schema where nothing else is in it."""
+    engine().remove_objects()

@@ -19,6 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, heard_on_stderr
 from pipestate.ddl.mark import clear_mark
+from pipestate.errors import PipestateError
 from pipestate.gate import online, script
 from pipestate.gate.question import Question, read_question, running_revision
 
@@ -43,7 +44,7 @@ def gate(
     """
     context = op.get_context()
     clear_mark()
-    with heard_on_stderr(on_command_line=_on_command_line(context)):
+    with heard_on_stderr(on_command_line=_on_command_line(context)), _as_alembic_hears_it():
         if isinstance(lock, str) or not lock:
             raise MigrationError(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
@@ -100,6 +101,17 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 
     context.autocommit_block = refuse  # type: ignore[method-assign]
     context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, allow_again)
+
+
+@contextmanager
+def _as_alembic_hears_it() -> Iterator[None]:
+    """Turn what is wrong with a page or its place into an error that Alembic shows without a traceback."""
+    try:
+        yield
+    except MigrationError:
+        raise
+    except PipestateError as error:
+        raise MigrationError(f"{error}: nothing of this revision was done") from error
 
 
 def _on_command_line(context: MigrationContext) -> bool:

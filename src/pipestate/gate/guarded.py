@@ -40,13 +40,7 @@ class GuardedOutput:
 
     def output(self, text: str) -> None:
         """Write one statement of Alembic's, guarded by what it needs there."""
-        bare = text.strip().rstrip(";").strip().upper()
-        if bare in ("BEGIN", "COMMIT"):
-            self.in_transaction = bare == "BEGIN"
-            self.write(text)
-            if self.in_transaction:
-                self._assert_version()
-        elif text.lstrip().startswith("-- Running"):
+        if text.lstrip().startswith("-- Running"):
             self.write(text)
             self._next_revision(text)
         elif not _FIRST_WORD.match(text):
@@ -55,6 +49,17 @@ class GuardedOutput:
             self.write(self._asking_for_the_mark(text))
         else:
             self.write(self._asking_for_the_version(text))
+
+    def begin(self) -> None:
+        """Write Alembic's own BEGIN; a transaction after the gate's begins with what must be there."""
+        self.in_transaction = True
+        self.write("BEGIN;")
+        self._assert_version()
+
+    def commit(self) -> None:
+        """Write Alembic's own COMMIT."""
+        self.in_transaction = False
+        self.write("COMMIT;")
 
     def version_applied(self, *, heads: Collection[str], **_: Any) -> None:
         """Take note of where the database stands after a revision (Alembic's `on_version_apply`)."""
@@ -111,5 +116,7 @@ def guard_output(context: MigrationContext, revision: str) -> None:
         context.opts[_OPTION] = guarded
         context.impl.pipestate_plain_output = guarded.write  # type: ignore[attr-defined]
         context.impl.static_output = guarded.output  # type: ignore[method-assign]
+        context.impl.emit_begin = guarded.begin  # type: ignore[method-assign]
+        context.impl.emit_commit = guarded.commit  # type: ignore[method-assign]
         context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, guarded.version_applied)
     guarded.mark = revision

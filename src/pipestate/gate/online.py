@@ -203,10 +203,10 @@ def _record(question: Question, report: Report, *, whole: bool) -> None:
     forced = phase.gate is not Gate.OPEN
     reason = force_reason() if forced else None
     connection = op.get_bind()
-    kept_there = has_ledger(connection)
-    if kept_there and (whole or forced):
+    keeps = has_ledger(connection)
+    if keeps and (whole or forced):
         event = "force" if forced else "gate"
-        record_report(connection, report, event=event, reason=reason, revision=question.revision)
+        record_report(connection, report, event=event, revision=question.revision, reason=reason)
     if forced:
-        kept = "" if kept_there else "; this database has no ledger that would keep the reason"
+        kept = "" if keeps else "; this database has no ledger that would keep the reason"
         log.warning("the gate %s is closed, and forced: %s%s", question.name, reason, kept)

@@ -142,9 +142,7 @@ def _rows(tables: Tables, revision: str) -> str:
 
 
 def _world() -> str:
-    return "\n".join(
-        f"    PERFORM set_config('{name}', '{value}', true);" for name, value in db.WORLD.items()
-    )
+    return "\n".join(f"    PERFORM {setting};" for setting in db.world_settings())
 
 
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
@@ -186,7 +184,8 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
       said := format('%4$s (%3$s)', {values}, SQLERRM);
   END;
   PERFORM set_config('{LOOK}', jsonb_set(look, '{{results}}', (look -> 'results') || jsonb_build_object(
-    'check_id', {sql.literal(check.id)}, 'outcome', outcome, 'level', 'block', 'required', {sql.literal(check.require.text)}, 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'check_id', {sql.literal(check.id)}, 'outcome', outcome, 'level', 'block',
+    'required', {sql.literal(check.require.text)}, 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);""",
         f"""  look jsonb := nullif(current_setting('{LOOK}', true), '')::jsonb;
   began timestamptz := clock_timestamp();
@@ -243,19 +242,23 @@ def _passed_on(question: Question, number: int) -> str:
 
 
 def _recorded(question: Question, reason: str | None, number: int) -> str:
-    """Write the look at the whole phase, and every forced one, into the ledger."""
-    given = {
-        "event": "CASE WHEN found IS NULL THEN 'gate' ELSE 'force' END",
-        "runbook": sql.literal(question.runbook.name),
-        "phase": sql.literal(question.phase.name),
-        "gate": "CASE WHEN found IS NULL THEN 'open' ELSE 'closed' END",
-        "runbook_sha256": sql.literal(question.runbook.sha256),
-        "revision": sql.literal(question.revision),
-        "reason": "NULL" if reason is None else f"CASE WHEN found IS NOT NULL THEN {sql.literal(reason)} END",
-    }
-    whole = "true" if number == 1 else "found IS NOT NULL OR NOT (look ->> 'before')::boolean"
-    return f"""    IF {whole} THEN
-{script_insert(given, results="look -> 'results'")}
+    """Write the look at the whole phase, and every forced one, into the ledger, where there is one."""
+    forced = "found IS NOT NULL"
+    whole = {0: "false", 1: "true", 2: "NOT (look ->> 'before')::boolean"}[number]
+    insert = script_insert(
+        {
+            "event": f"CASE WHEN {forced} THEN 'force' ELSE 'gate' END",
+            "runbook": sql.literal(question.runbook.name),
+            "phase": sql.literal(question.phase.name),
+            "gate": f"CASE WHEN {forced} THEN 'closed' ELSE 'open' END",
+            "runbook_sha256": sql.literal(question.runbook.sha256),
+            "revision": sql.literal(question.revision),
+            "reason": f"CASE WHEN {forced} THEN {sql.literal(reason or '')} END",
+        },
+        results="look -> 'results'",
+    )
+    return f"""    IF {forced} OR {whole} THEN
+{insert}
     END IF;
 """
 

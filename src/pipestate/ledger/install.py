@@ -30,7 +30,7 @@ REFUSE_NAMESAKE = f"""  IF current_user = '{SCHEMA}' AND path_before LIKE '%$use
 
 def install(connection: Connection) -> None:
     """Install the ledger through this connection; the caller commits."""
-    for statement in statements(connection.dialect.name) + additions(connection):
+    for statement in additions(connection) + statements(connection.dialect.name):
         try:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
         except DBAPIError as error:

@@ -29,6 +29,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 SCHEMA = "pipestate"
 VIEWS = ("observed", "latest_observation", "soak", "sign_off")
+KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
 
 Json = JSON().with_variant(JSONB(), "postgresql")

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pipestate.chain.calls import Calls
 from pipestate.render.text import clean, closing_line, more_rows
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport
 from pipestate.verify.values import Json
@@ -29,7 +30,7 @@ EVIDENCE_ROWS = 5
 _FRACTION = re.compile(r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)\.\d+")
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: Report, console: Console, calls: Calls) -> None:
     info = report.database
     console.print(
         Text(
@@ -47,7 +48,7 @@ def print_report(report: Report, console: Console) -> None:
             summary.append(f"{number} {name}  ", STYLES[name])
     summary.append(f"{report.duration_ms:.0f} ms", "dim")
     console.print(summary)
-    console.print(Text(closing_line(report), "bold green" if report.ok else "bold red"))
+    console.print(Text(closing_line(report, calls), "bold green" if report.ok else "bold red"))
 
 
 def _phase(runbook: RunbookReport, phase: PhaseReport, width: int) -> RenderableType:

@@ -3,20 +3,21 @@
 import os
 from pathlib import Path
 
+from pipestate.chain.calls import Calls
 from pipestate.render.markdown import as_markdown
 from pipestate.render.text import clean, closing_line
 from pipestate.verify.report import Report
 from pipestate.verify.verdict import Verdict
 
 
-def as_github(report: Report) -> str:
+def as_github(report: Report, calls: Calls) -> str:
     """Workflow commands for stdout; the summary goes where the runner says."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(as_markdown(report) + "\n")
+            file.write(as_markdown(report, calls) + "\n")
     lines = [_annotation(verdict) for verdict in report.verdicts() if verdict.went_wrong]
-    return "\n".join([*lines, closing_line(report)])
+    return "\n".join([*lines, closing_line(report, calls)])
 
 
 def _annotation(verdict: Verdict) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipestate.ledger.history import Entry
 from pipestate.render.machine import instant
-from pipestate.render.text import clean
+from pipestate.safe import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,5 +41,5 @@ def as_table(entries: Sequence[Entry]) -> "Table":
             entry.who,
             entry.revision or "base",
         )
-        table.add_row(*(Text(clean(" ".join(cell.split()))) for cell in cells))
+        table.add_row(*(Text(plain(cell)) for cell in cells))
     return table

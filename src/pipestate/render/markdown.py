@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pipestate.chain.calls import Calls
 from pipestate.render.machine import instant
 from pipestate.render.text import clean, closing_line, more_rows
 from pipestate.verify.report import PhaseReport, Report, RunbookReport
@@ -10,12 +11,12 @@ from pipestate.verify.verdict import Verdict
 MARKS = {"passed": "✅", "failed": "❌", "errored": "💥", "skipped": "➖"}
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(report: Report, calls: Calls) -> str:
     info = report.database
     head = f"# pipestate verify: {'ok' if report.ok else 'not ok'}"
     where = f"`{info.url}` at revision {info.revision or 'base'}, {instant(report.started_at)}"
     phases = [line for runbook, phase in report.phases() for line in _phase(runbook, phase)]
-    return "\n".join([head, "", where, "", closing_line(report), *phases])
+    return "\n".join([head, "", where, "", closing_line(report, calls), *phases])
 
 
 def _phase(runbook: RunbookReport, phase: PhaseReport) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import re
 
+from pipestate.chain.calls import Calls
 from pipestate.verify.report import Gate, Report
 from pipestate.verify.verdict import Verdict
 
@@ -31,11 +32,12 @@ def more_rows(total: int, shown: int) -> list[str]:
     return [f"and {total - shown:,} more"] if total > shown else []
 
 
-def closing_line(report: Report) -> str:
+def closing_line(report: Report, calls: Calls) -> str:
     """Which gate is open, and what to do next."""
     if not report.ran:
         at = report.database.revision or "base"
-        return f"Nothing was checked: no phase applies at revision {at}. The next step: pipestate plan"
+        next_step = calls.pipestate("plan")
+        return f"Nothing was checked: no phase applies at revision {at}. The next step: {next_step}"
     closed = [
         f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
     ]
@@ -45,7 +47,8 @@ def closing_line(report: Report) -> str:
         if phase.gate is Gate.OPEN and phase.opens
     ]
     if closed:
-        return f"Closed: {', '.join(closed)}. Mend what failed above, then verify again."
+        return f"Closed: {', '.join(closed)}. Fix what failed above, then verify again."
     if opened:
-        return f"Open: {', '.join(opened)}. The revisions behind it may run: alembic upgrade head."
+        upgrade = calls.alembic("upgrade head")
+        return f"Open: {', '.join(opened)}. The revisions behind it may run: {upgrade}"
     return "All blocking checks passed."

@@ -27,14 +27,21 @@ def load(path: str | Path) -> Runbook:
 
 
 def lint(path: str | Path) -> list[Finding]:
-    """Find the faults of a page and of the variants beside it; ConfigError where there is no file."""
+    """List the findings of a page and of the variants beside it; ConfigError where there is no file."""
+    return examine(path)[1]
+
+
+def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
+    """Read a page, and find what is wrong with it; the runbook is None where it cannot be read at all."""
     page = page_of(path)
     if is_beside(path) and not page.is_file():
-        return [Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")]
+        return None, [
+            Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")
+        ]
     try:
-        return findings(read_text(page), page, read_beside(page))
+        return _examined(read_text(page), page, read_beside(page))
     except RunbookError as error:
-        return [Finding(error.path, error.line, error.what)]
+        return None, [Finding(error.path, error.line, error.what)]
 
 
 def findings(text: str, path: str | Path, variants: str | None = None) -> list[Finding]:

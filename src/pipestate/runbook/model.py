@@ -65,7 +65,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SignOff:
-    """A check on people's recorded word: it passes while enough of them gave it within `valid_for`.
+    """A check on people's recorded word: it passes while that of `people` is younger than `valid_for`.
 
     It always blocks, on every engine and as long as its phase applies; it says so in the same words as
     a check does, so that whoever walks through a phase's checks need not ask which is which.

@@ -1,4 +1,4 @@
-"""A task-list item into a sign-off: who vouches for what, and for how long it holds."""
+"""A task-list item into a sign-off: how many people vouch for what, and for how long it holds."""
 
 import re
 from datetime import timedelta
@@ -9,10 +9,12 @@ from pipestate.runbook.model import SignOff, is_id
 
 FORM = "- [ ] `backup-taken` (24h): what the person vouches for"
 
-_ITEM = re.compile(r"\[ \]\s+`(?P<id>[^`]*)`\s+\((?P<valid>[^()]*)\):\s*(?P<text>.*\S)", re.DOTALL)
+_ITEM = re.compile(
+    r"\[ \]\s+`(?P<id>[^`]*)`\s+\((?P<valid>[^(),]*)(?:,(?P<people>[^(),]*))?\):\s*(?P<text>.*\S)", re.DOTALL
+)
+_PEOPLE = re.compile(r"(?P<number>[1-9][0-9]?) (?:people|persons?)")
 _TICKED = re.compile(r"\[[xX]\]\s+`(?P<id>[^`]*)`")
 _DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[mhd])")
-_PEOPLE = re.compile(r"(?P<number>[0-9]{1,2})\s+people")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -26,15 +28,24 @@ def read_signoff(task: Task, found: Findings) -> SignOff | None:
     if not item:
         found.add(task.line, _advice(task.text))
         return None
-    valid, comma, several = item["valid"].partition(",")
-    id, valid_for, people = item["id"], duration(valid), read_people(several) if comma else 1
+    id, valid_for = item["id"], duration(item["valid"])
     if not is_id(id):
         found.add(task.line, f"sign-off `{id}`: a name is lower-case letters, digits and hyphens")
     if not valid_for:
         found.add(task.line, f"sign-off {id} is valid for ({item['valid']}): write 30m, 24h or 7d")
-    if not people:
-        found.add(task.line, f"sign-off {id} asks for ({several.strip()}): write (24h, 2 people)")
+    people = _people(item["people"])
+    if people is None:
+        found.add(
+            task.line, f"sign-off {id} is by ({item['people'].strip()}): write how many, as (24h, 2 people)"
+        )
     return SignOff(id, task.line, valid_for or timedelta(), " ".join(item["text"].split()), people or 1)
+
+
+def _people(text: str | None) -> int | None:
+    if text is None:
+        return 1
+    said = _PEOPLE.fullmatch(" ".join(text.split()))
+    return int(said["number"]) if said else None
 
 
 def duration(text: str) -> timedelta | None:
@@ -47,16 +58,6 @@ def duration(text: str) -> timedelta | None:
     if not match or not int(match["number"]):
         return None
     return timedelta(**{_UNITS[match["unit"]]: int(match["number"])})
-
-
-def read_people(text: str) -> int | None:
-    """Read how many people must sign, two or more, or None.
-
-    >>> read_people(" 2 people")
-    2
-    """
-    match = _PEOPLE.fullmatch(text.strip())
-    return int(match["number"]) if match and int(match["number"]) > 1 else None
 
 
 def _advice(text: str) -> str:

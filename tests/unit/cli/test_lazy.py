@@ -37,7 +37,14 @@ def loaded(*arguments: str) -> set[str]:
         (["verify", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
         (
             ["verify", "--json", "--database-url", "sqlite:///no-such-file"],
-            {"rich", "pipestate.pipeline", "pipestate.schema", "pipestate.ddl", "pipestate.plugins"},
+            {
+                "alembic",
+                "rich",
+                "pipestate.pipeline",
+                "pipestate.schema",
+                "pipestate.ddl",
+                "pipestate.plugins",
+            },
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

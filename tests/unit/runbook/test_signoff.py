@@ -15,6 +15,14 @@ def test_an_item_becomes_a_signoff_with_its_line(phase_of: Callable[[str], Phase
     assert phase.checks == (SignOff("backup-taken", 11, timedelta(hours=24), "a backup that *restores*"),)
 
 
+def test_it_may_want_several_people(phase_of: Callable[[str], Phase]) -> None:
+    phase = phase_of(
+        "- [ ] `a` (24h, 2 people): word\n- [ ] `b` (7d,  1  person): word\n- [ ] `c` (1h): word\n"
+    )
+
+    assert [signoff.people for signoff in phase.signoffs] == [2, 1, 1]
+
+
 @pytest.mark.parametrize("marker", ["-", "*", "+", "1.", "- 1."])
 def test_any_list_marker_will_do(marker: str, phase_of: Callable[[str], Phase]) -> None:
     assert [check.id for check in phase_of(f"{marker} [ ] `a` (7d): word\n").checks] == ["a"]
@@ -57,6 +65,10 @@ def test_other_durations_are_refused(text: str) -> None:
         ("- [X] `a` (24h): word", "`pipestate attest a --by WHO`"),
         ("- [ ] `A b` (24h): word", "sign-off `A b`: a name is lower-case letters, digits and hyphens"),
         ("- [ ] `a` (soon): word", "sign-off a is valid for (soon): write 30m, 24h or 7d"),
+        ("- [ ] `a` (24h, two): word", "sign-off a is by (two): write how many, as (24h, 2 people)"),
+        ("- [ ] `a` (24h, 0 people): word", "sign-off a is by (0 people): write how many"),
+        ("- [ ] `a` (24h, ): word", "sign-off a is by (): write how many"),
+        ("- [ ] `a` (24h, 2 people, now): word", "a task-list item in a phase is a sign-off"),
         ("- [ ] `a` (0h): word", "sign-off a is valid for (0h): write 30m, 24h or 7d"),
         ("- [ ] `a` (99999999999999d): word", "write 30m, 24h or 7d"),
     ],

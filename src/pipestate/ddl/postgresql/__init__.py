@@ -28,6 +28,7 @@ from pipestate.ddl.postgresql.columns_archive import (
 from pipestate.ddl.postgresql.columns_return import empty_copy, restore_columns
 from pipestate.ddl.postgresql.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.postgresql.indexes import create_index, drop_index
+from pipestate.ddl.postgresql.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.postgresql.tables import (
     comment_table,
@@ -59,12 +60,16 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
     "note_absence",
     "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "require_archived",
     "require_not_null",
     "restore_columns",

@@ -30,6 +30,7 @@ from pipestate.ddl.sqlite.columns_archive import (
 )
 from pipestate.ddl.sqlite.constraints import add_checks, add_foreign_key, drop_constraint
 from pipestate.ddl.sqlite.indexes import create_index, drop_index
+from pipestate.ddl.sqlite.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.sqlite.locks import lock_tables
 from pipestate.ddl.sqlite.tables import (
     comment_table,
@@ -61,12 +62,16 @@ __all__ = [
     "drop_view",
     "empty_copy",
     "forget_archived",
+    "install_ledger",
+    "install_objects",
     "lock_tables",
     "note_absence",
     "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
     "refuse_wrong_shapes",
+    "remove_ledger",
+    "remove_objects",
     "require_archived",
     "require_not_null",
     "restore_columns",

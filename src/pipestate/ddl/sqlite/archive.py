@@ -105,8 +105,8 @@ def require_archived(kind: str, name: str) -> None:
             "To go on and have it empty, or derived from the new columns: alembic -x force='reason' downgrade ..."
         )
     if has_ledger(op.get_bind()):
-        told = f"downgrade without the archive of {what}: {reason}"
-        record_event(op.get_bind(), "force", revision=sql.current_revision(), reason=told)
+        said = f"downgrade without the archive of {what}: {reason}"
+        record_event(op.get_bind(), "force", revision=sql.current_revision(), reason=said)
 
 
 def forget_archived(kind: str, name: str) -> None:

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import print_json, say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import StorageDir, ThresholdHours
+from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours
 
 
+@project_options
 def backfill(
+    to: Target,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; cannot write.")] = False,
     storage_dir: StorageDir = None,
     threshold_hours: ThresholdHours = 2.0,
@@ -20,8 +22,6 @@ def backfill(
         int, typer.Option("--batch-size", metavar="N", help="Sites in one transaction.")
     ] = 10_000,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Give sites that stand still in OCR counters from the documents that are there.
 
@@ -34,7 +34,7 @@ def backfill(
     from pipestate.pipeline.storage import open_storage
     from pipestate.pipeline.threshold import require_threshold
 
-    to = target(database_url, config)
+    require_ours(to.project)
     require_threshold(threshold_hours)
     library.require_batch_size(batch_size)
     storage = open_storage(storage_dir)

@@ -4,14 +4,16 @@ from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import say
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues
 from pipestate.pipeline.cli.output import show
 
 
+@project_options
 def reconcile(
+    to: Target,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")] = False,
     threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
@@ -24,8 +26,6 @@ def reconcile(
     storage_dir: StorageDir = None,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Recover stuck sites: claim and enqueue the coordinator, or enqueue the jobs that are missing.
 
@@ -37,12 +37,14 @@ def reconcile(
     from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
-    to = target(database_url, config)
     storage = open_storage(storage_dir) if storage_dir else None
-    with open_queues(to.ini, redis_url) as (queues, names), progress("recovering", "sites") as on_progress:
+    with (
+        open_queues(to.project, redis_url) as (queues, names),
+        progress("recovering", "sites") as on_progress,
+    ):
         rules = library.Rules(names, storage, threshold_hours, max_attempts, site)
         if not dry_run:
-            revision = to.revisions().current
+            revision = to.position().current
             results = library.run(to.url, queues, rules, revision=revision, on_progress=on_progress)
         else:
             results = library.plan(to.url, queues, rules).expected

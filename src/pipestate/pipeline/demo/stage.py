@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from pipestate.config import parse_url, project_root
+from pipestate.config import parse_url, shipped_root
 from pipestate.errors import PipestateError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Stage:
     @property
     def environment(self) -> dict[str, str]:
         """Over the caller's own: PIPESTATE_DATABASE_URL, which may name production, outranks DATABASE_URL."""
-        root = project_root()
+        root = shipped_root()
         names = {
             "PIPESTATE_DATABASE_URL": self.database,
             "STORAGE_DIR": str(self.storage),

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, inspect
 
 from pipestate import db
 from pipestate.errors import ConfigError
-from pipestate.pipeline import reconciliations as ledger
+from pipestate.pipeline import reconciliations
 from pipestate.pipeline.error_text import error_text
 from pipestate.pipeline.planning import Outcome, Plan, Result, count
 from pipestate.pipeline.queues.config import QueueConfig
@@ -118,7 +118,7 @@ def _apply(
     results: list[Result[Recovery]] = []
     with engine.connect() as conn:
         with conn.begin():
-            number = ledger.begin_reconciliation(conn, manual=manual, revision=revision)
+            number = reconciliations.begin_reconciliation(conn, manual=manual, revision=revision)
         try:
             for expected in plan.expected:
                 results.append(write_recovery(conn, queues, expected, manual=manual))
@@ -142,4 +142,6 @@ def _end(conn: Connection, number: int, results: list[Result[Recovery]], *, brok
         for recovery, outcome, reason in results
     ]
     with conn.begin():
-        ledger.end_reconciliation(conn, number, count(results, *OUTCOMES), details, broke_off=broke_off)
+        reconciliations.end_reconciliation(
+            conn, number, count(results, *OUTCOMES), details, broke_off=broke_off
+        )

@@ -1,0 +1,73 @@
+"""The ledger in a revision: the block that `pipestate.ledger.install` renders, online and in scripts."""
+
+import logging
+
+from alembic import op
+
+from pipestate.ddl import objects, sql
+from pipestate.ddl.failure import told_plainly
+from pipestate.ledger.install import DECLARE, block
+from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
+
+log = logging.getLogger("pipestate")
+DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXISTS (
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')) THEN
+    DROP SCHEMA {SCHEMA};
+  END IF;"""
+
+
+def install_ledger() -> None:
+    _do(block(), DECLARE, why="the ledger, where it is missing or older")
+
+
+def install_objects() -> None:
+    _do(block(only=("object",)), DECLARE, why="the registry of created objects")
+
+
+def remove_ledger() -> None:
+    ledger = ledger_on("postgresql")
+    tables = [
+        str(table) for table in reversed(ledger.tables) if table is not ledger.objects or not objects.kept()
+    ]
+    drops = [f"DROP VIEW IF EXISTS {qualified(view, 'postgresql')}" for view in reversed(VIEWS)]
+    drops += [f"DROP TABLE IF EXISTS {table}" for table in tables]
+    looks = "\n".join(
+        f"""  IF NOT used AND to_regclass('{table}') IS NOT NULL THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM {table})' INTO used;
+  END IF;"""
+        for table in tables
+    )
+    body = "\n".join(f"  {statement};" for statement in drops)
+    _do(
+        f"""{looks}
+  IF used THEN
+    RAISE WARNING '{KEPT}';
+    RETURN;
+  END IF;
+{body}
+{DROP_EMPTY_SCHEMA}""",
+        "  used boolean := false;",
+        why="drop the ledger, unless it has rows",
+    )
+    _say_what_stayed()
+
+
+def remove_objects() -> None:
+    registry = qualified("object", "postgresql")
+    drop = f"  IF to_regclass('{registry}') IS NOT NULL THEN\n    DROP TABLE {registry};\n  END IF;"
+    sql.do(f"{drop}\n{DROP_EMPTY_SCHEMA}", why="the registry of created objects")
+
+
+def _say_what_stayed() -> None:
+    """Online nobody sees the server's warning."""
+    run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
+    if not sql.is_offline() and op.get_bind().exec_driver_sql(run).scalar() is not None:
+        log.warning(KEPT)
+
+
+def _do(body: str, declare: str, *, why: str) -> None:
+    if sql.is_offline():
+        sql.do(body, declare, why=why)
+        return
+    with told_plainly(op.get_bind().engine.url):
+        sql.do(body, declare, why=why)

@@ -1,0 +1,107 @@
+"""What is attacked: the pipestate of this checkout, or the one that PIPESTATE_ATTACK_PYTHON can import.
+
+The tests only use commands, SQL and files. What 0.1.0 spelt otherwise is translated here and nowhere else,
+so that each attack can be seen to succeed there.
+"""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+from bed import Database
+from programs import run_program
+
+PYTHON = os.environ.get("PIPESTATE_ATTACK_PYTHON", sys.executable)
+PATIENCE_S = 120
+
+Done = subprocess.CompletedProcess[str]
+
+
+@cache
+def is_first_version() -> bool:
+    """Whether it is 0.1.0, which had its helpers in `pipestate.migrations`."""
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pipestate.migrations') is None)"
+    return subprocess.run([PYTHON, "-c", code], check=False).returncode == 0
+
+
+def run(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Done:
+    """Run `alembic …` or `pipestate …` to its end."""
+    everything = {**os.environ, **(environment or {})}
+    if sys.executable == PYTHON:
+        return run_program(argv, cwd=cwd, environment=everything)
+    command = [PYTHON, "-m", *argv]
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=everything,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def start(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    """Start `-m alembic …` or any other arguments of Python, in a process that hears Ctrl-C."""
+    return subprocess.Popen(
+        [PYTHON, *argv],
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What runs in the background of a shell ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+@cache
+def shipped_ini() -> Path:
+    """The alembic.ini of the shipped chain, in the checkout that is attacked."""
+    return Path(run("pipestate", "--alembic-ini", cwd=Path.cwd()).stdout.strip())
+
+
+def make_shipped_ready(database: Database) -> None:
+    """Open the gate of 0006, in the words of the checkout that is attacked: its own tests know them."""
+    path = shipped_ini().parent / "tests" / "ready.py"
+    spec = importlib.util.spec_from_file_location("ready_of_the_attacked", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    make_ready: Callable[[Database], None] = module.make_ready
+    make_ready(database)
+
+
+def bridged(text: str) -> str:
+    """A file of a project, as it would have been written for 0.1.0."""
+    if not is_first_version():
+        return text
+    text = re.sub(r",\s*revision=revision\b", "", text)
+    text = re.sub(r"\], sign_offs=\[", ", ", text)
+    text = re.sub(
+        r"^from pipestate.environment import guard\n|^guard\(context\)\n", "", text, flags=re.MULTILINE
+    )
+    return text.replace("pipestate.ddl", "pipestate.migrations")
+
+
+def ledger_table(name: str) -> str:
+    return f"pipestate_{name}" if is_first_version() else f"pipestate.{name}"
+
+
+def install_ledger(database: Database, root: Path) -> None:
+    """The ledger, in a project that has none. With 0.1.0 that was the beginning of the shipped chain."""
+    url = {"DATABASE_URL": database.text}
+    if is_first_version():
+        done = run("alembic", "-c", str(shipped_ini()), "upgrade", "0002", cwd=root, environment=url)
+    else:
+        done = run("pipestate", "ledger", "install", cwd=root, environment=url)
+    assert done.returncode == 0, done.stderr

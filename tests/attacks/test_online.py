@@ -1,0 +1,208 @@
+"""A gate inside a migration: which page it reads, what that page must say, and when it looks."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, approve, assert_refused, state_of
+from attacks.project import Project
+from attacks.psql import feed
+from attacks.sessions import uncommitted, wait_until, waits_for_lock, while_committing
+
+PHASE = 'ready: {from: "b2", until: "c3", opens: ["c3"]}'
+APPROVED = """-- check: approved
+-- require: rows >= 1
+SELECT what FROM approvals WHERE what = 'drop old_orders';
+"""
+# A page of the same name on which everything holds.
+EASY = """---
+runbook: orders
+default: true
+phases:
+  ready: {from: "b2", until: "c3", opens: ["c3"]}
+---
+# Orders
+
+## Phase: ready
+
+```sql
+-- check: quiet
+-- require: recent = 0
+SELECT 0 AS recent;
+```
+
+```sql
+-- check: approved
+-- require: rows >= 1
+SELECT 1 AS what;
+```
+"""
+
+
+def test_an_open_gate_goes_through(gated: Project) -> None:
+    approve(gated)
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+
+
+def test_a_closed_gate_says_why_and_leaves_everything(gated: Project) -> None:
+    done = gated.alembic("upgrade", "head")
+    assert_refused(done, gated.database, "the gate orders/ready is closed", "approved: ")
+
+
+# --- The page is the one beside the alembic.ini ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["orders", "orders.md", "runbooks/orders.md", "runbooks/orders", "migrations/runbooks/orders.md"],
+)
+def test_a_file_named_like_the_runbook_in_the_current_directory_replaces_nothing(
+    gated: Project, tmp_path: Path, planted: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / planted).parent.mkdir(parents=True)
+    (elsewhere / planted).write_text(EASY)
+    ini = str(gated.root / "alembic.ini")
+    done = gated.alembic("-c", ini, "upgrade", "head", cwd=elsewhere)
+    assert_refused(done, gated.database, "the gate orders/ready is closed")
+    assert gated.pipestate("gate", "orders/ready", "--config", ini, cwd=elsewhere).returncode == 1
+    assert gated.pipestate("verify", "orders", "--config", ini, cwd=elsewhere).returncode == 1
+
+
+@pytest.mark.parametrize("planted", ["orders", "orders.md"])
+def test_a_file_named_like_the_runbook_in_the_project_replaces_nothing(gated: Project, planted: str) -> None:
+    (gated.root / planted).write_text(EASY)
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
+
+
+def test_a_deleted_page_opens_nothing(gated: Project) -> None:
+    approve(gated)
+    (gated.root / PAGE).unlink()
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "orders")
+    shutil.rmtree(gated.root / "runbooks")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "orders")
+
+
+def test_a_phase_that_does_not_exist_opens_nothing(gated: Project) -> None:
+    approve(gated)
+    gated.edit(CONTRACT, ("orders/ready", "orders/redy"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "redy", "orders/ready")
+
+
+def test_a_phase_that_opens_another_revision_opens_nothing(gated: Project) -> None:
+    approve(gated)
+    gated.edit(PAGE, ('opens: ["c3"]', 'opens: ["d4"]'))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3")
+
+
+def test_a_page_that_cannot_be_read_opens_nothing(gated: Project) -> None:
+    approve(gated)
+    gated.edit(PAGE, ("-- require: recent = 0\n", ""))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "orders.md:")
+
+
+# --- Nothing to ask is closed ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        'ready: {from: "b2", until: "b2", opens: ["c3"]}',
+        'ready: {from: "a1", until: "b2", opens: ["b2", "c3"]}',
+        'ready: {from: "c3", opens: ["c3"]}',
+    ],
+)
+def test_a_phase_that_does_not_apply_at_the_revision_opens_nothing(gated: Project, phase: str) -> None:
+    approve(gated)
+    gated.edit(PAGE, (PHASE, phase))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database)
+
+
+@pytest.mark.parametrize("directive", ["until: b2", "from: c3", "level: warn", "dialect: sqlite"])
+def test_checks_that_are_all_skipped_or_warnings_open_nothing(gated: Project, directive: str) -> None:
+    gated.write(PAGE, EASY.replace("-- require:", f"-- {directive}\n-- require:"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database)
+
+
+# --- What a revision insists on is asked, now, and closes the gate ---------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("-- check: approved\n", "-- check: approved\n-- level: warn\n"),
+        ("-- check: approved\n", "-- check: approved\n-- until: b2\n"),
+        ("-- check: approved\n", "-- check: approved\n-- from: c3\n"),
+        ("-- check: approved\n", "-- check: approved\n-- dialect: sqlite\n"),
+        (f"```sql\n{APPROVED}```\n", ""),
+        (f"```sql\n{APPROVED}```\n", f"```text\n{APPROVED}```\n"),
+        (f"```sql\n{APPROVED}```\n", f"<!--\n```sql\n{APPROVED}```\n-->\n"),
+    ],
+    ids=["a warning", "until", "from", "for SQLite only", "gone", "a fence of text", "a comment"],
+)
+def test_a_page_that_no_longer_asks_what_the_revision_insists_on_opens_nothing(
+    gated: Project, change: tuple[str, str]
+) -> None:
+    """`approved` does not hold; all that is left of it on the page is its id, or not even that."""
+    gated.edit(PAGE, change)
+    assert_refused(gated.alembic("upgrade", "head"), gated.database)
+    feed(gated.database, gated.script("b2:head"))
+    assert state_of(gated.database) == AT_B2
+
+
+def test_what_is_asked_again_under_the_lock_may_not_have_become_a_warning(gated: Project) -> None:
+    approve(gated)
+    gated.edit(PAGE, ("-- check: quiet\n", "-- check: quiet\n-- level: warn\n"))
+    gated.edit(CONTRACT, ('insist=["quiet", "approved"]', 'insist=["approved"]'))
+    gated.database.run("UPDATE old_orders SET written_at = now()")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database)
+
+
+@pytest.mark.parametrize("level", ["-- level: warn\n", ""])
+def test_a_sign_off_that_has_become_a_check_of_its_name_opens_nothing(gated: Project, level: str) -> None:
+    approve(gated)
+    insisted = 'insist=["quiet", "approved"]'
+    gated.edit(CONTRACT, (insisted, f'{insisted}, sign_offs=["backup-taken"]'))
+    check = f"\n```sql\n-- check: backup-taken\n{level}-- require: n = 0\nSELECT 0 AS n;\n```\n"
+    gated.write(PAGE, gated.read(PAGE) + check)
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "backup-taken")
+
+
+# --- Between the first look and the lock -----------------------------------------------------------
+
+LATE = "UPDATE old_orders SET written_at = now() WHERE id = 1"
+
+
+def set_isolation(project: Project, level: str) -> None:
+    name = project.database.url.database
+    project.database.run(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+def test_a_write_between_the_look_and_the_lock_is_seen(gated: Project, isolation: str) -> None:
+    """The second look must not read a snapshot that is older than its lock."""
+    approve(gated)
+    set_isolation(gated, isolation)
+    done = while_committing(gated.database, "old_orders", LATE, lambda: gated.alembic("upgrade", "head"))
+    assert_refused(done, gated.database)
+
+
+def test_rows_that_come_into_an_empty_table_before_the_lock_are_judged(gated: Project) -> None:
+    gated.database.run("DELETE FROM old_orders")
+    rows = "INSERT INTO old_orders SELECT n, '2020-01-01' FROM generate_series(1, 3) AS n"
+    done = while_committing(gated.database, "old_orders", rows, lambda: gated.alembic("upgrade", "head"))
+    assert_refused(done, gated.database, "approved: ")
+
+
+def test_a_page_edited_between_the_looks_changes_nothing(gated: Project) -> None:
+    """While the migration waits for its lock, a write makes the gate's answer no, and somebody eases the page."""
+    approve(gated)
+    with uncommitted(gated.database, LATE) as writer, ThreadPoolExecutor(1) as pool:
+        attacking = pool.submit(gated.alembic, "upgrade", "head")
+        wait_until(lambda: waits_for_lock(gated.database, "old_orders"), "the migration waits")
+        gated.write(PAGE, EASY)
+        writer.commit()
+        assert_refused(attacking.result(), gated.database, "quiet: ")

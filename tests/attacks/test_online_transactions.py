@@ -1,0 +1,229 @@
+"""Whose transaction it is: a gate never commits, and what it stands in is committed whole or not at all."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from attacks.attacked import PATIENCE_S
+from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, State, approve, assert_refused, state_of
+from attacks.project import PROJECTS, Project
+from attacks.sessions import sessions, uncommitted, wait_until, waits_for_lock
+
+GATE = '    with gate(\n        "orders/ready",\n'
+
+
+def before_gate(project: Project, statement: str) -> None:
+    """Have the revision do something before it asks its gate."""
+    project.edit(CONTRACT, ("    with gate(", f'    op.execute("{statement}")\n    with gate('))
+
+
+# --- An env.py that begins the transaction ---------------------------------------------------------
+
+
+def test_in_an_env_py_that_owns_the_transaction_a_closed_gate_is_a_closed_gate(gated: Project) -> None:
+    gated.use_environment("own_transaction")
+    done = gated.alembic("upgrade", "head")
+    assert_refused(done, gated.database, "the gate orders/ready is closed")
+
+
+def test_in_an_env_py_that_owns_the_transaction_an_open_gate_goes_through(gated: Project) -> None:
+    approve(gated)
+    gated.use_environment("own_transaction")
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+
+
+def test_a_lock_that_an_env_py_took_for_its_transaction_is_kept(gated: Project) -> None:
+    approve(gated)
+    gated.use_environment("advisory_lock")
+    held = (
+        "INSERT INTO approvals (what) SELECT 'locks: ' || count(*) FROM pg_locks "
+        "WHERE locktype = 'advisory' AND objid = 112233 AND pid = pg_backend_pid()"
+    )
+    gated.edit(CONTRACT, (BODY, f'op.execute("{held}")\n        {BODY}'))
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+    assert ("locks: 1",) in gated.database.rows("SELECT what FROM approvals")
+
+
+# --- A caller who is inside a transaction ----------------------------------------------------------
+
+
+def call(project: Project, then: str) -> subprocess.CompletedProcess[str]:
+    """Run an application that upgrades through its own connection, and then commits or rolls back."""
+    project.use_environment("callers_connection")
+    program = (PROJECTS / "attacked_environments" / "caller.py").read_text(encoding="utf-8")
+    project.write("caller.py", program)
+    process = project.start("caller.py", then)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def caller_wrote(project: Project) -> bool:
+    return ("by the caller",) in project.database.rows("SELECT what FROM approvals")
+
+
+def test_a_closed_gate_leaves_the_work_of_a_caller_to_the_caller(gated: Project) -> None:
+    done = call(gated, "commit")
+    assert done.stderr.count("the gate orders/ready is closed") >= 1, done.stderr
+    assert "AssertionError" not in done.stderr
+    assert state_of(gated.database) == AT_B2
+    assert not caller_wrote(gated), "the gate has committed what was not its own"
+
+
+def test_a_caller_who_rolls_back_takes_an_open_gate_s_change_back(gated: Project) -> None:
+    approve(gated)
+    done = call(gated, "roll back")
+    assert "upgraded" in done.stdout, done.stderr
+    assert state_of(gated.database) == AT_B2
+    assert not caller_wrote(gated)
+
+
+def test_a_caller_who_commits_has_both(gated: Project) -> None:
+    approve(gated)
+    done = call(gated, "commit")
+    assert "upgraded" in done.stdout, done.stderr
+    assert state_of(gated.database) == AT_D4
+    assert caller_wrote(gated)
+
+
+# --- What came before the gate ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("environment", [None, "per_migration"])
+def test_a_statement_before_a_closed_gate_is_not_committed_by_it(
+    gated: Project, environment: str | None
+) -> None:
+    if environment is not None:
+        gated.use_environment(environment)
+    before_gate(gated, "CREATE TABLE too_early (id int)")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database)
+    assert gated.database.value("SELECT to_regclass('too_early') IS NULL")
+
+
+def back_to_a1(project: Project) -> None:
+    done = project.alembic("downgrade", "a1")
+    assert done.returncode == 0, done.stderr
+    assert state_of(project.database) == State("a1", 3)
+
+
+def test_where_one_transaction_holds_the_run_a_closed_gate_takes_all_of_it_back(gated: Project) -> None:
+    back_to_a1(gated)
+    done = gated.alembic("upgrade", "head")
+    assert done.returncode != 0
+    assert state_of(gated.database) == State("a1", 3)
+    assert gated.database.value("SELECT to_regclass('new_orders') IS NULL")
+
+
+def test_where_a_revision_is_committed_at_a_time_what_came_before_is_kept(gated: Project) -> None:
+    gated.use_environment("per_migration")
+    back_to_a1(gated)
+    done = gated.alembic("upgrade", "head")
+    assert_refused(done, gated.database)
+    assert gated.database.value("SELECT to_regclass('new_orders') IS NOT NULL")
+
+
+# --- `prepare` may commit --------------------------------------------------------------------------
+
+PREPARE = """
+def prepare() -> None:
+    with op.get_context().autocommit_block():
+        op.execute("CREATE TABLE IF NOT EXISTS prepared (id int)")
+
+
+def upgrade() -> None:"""
+
+
+def with_prepare(project: Project) -> None:
+    project.edit(
+        CONTRACT,
+        ("\ndef upgrade() -> None:", PREPARE),
+        ('lock=["old_orders"],', 'lock=["old_orders"], prepare=prepare,'),
+    )
+
+
+@pytest.mark.parametrize("environment", [None, "own_transaction", "advisory_lock"])
+def test_long_work_is_refused_where_it_would_commit_what_is_not_its_own(
+    gated: Project, environment: str | None
+) -> None:
+    approve(gated)
+    if environment is not None:
+        gated.use_environment(environment)
+    with_prepare(gated)
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "prepare")
+    assert gated.database.value("SELECT to_regclass('prepared') IS NULL")
+
+
+def test_long_work_is_refused_where_the_revision_has_written_before(gated: Project) -> None:
+    approve(gated)
+    gated.use_environment("per_migration")
+    with_prepare(gated)
+    before_gate(gated, "CREATE TABLE too_early (id int)")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "prepare")
+    assert gated.database.value("SELECT to_regclass('too_early') IS NULL")
+    assert gated.database.value("SELECT to_regclass('prepared') IS NULL")
+
+
+def test_long_work_is_done_where_the_transaction_is_the_revision_s(gated: Project) -> None:
+    approve(gated)
+    gated.use_environment("per_migration")
+    with_prepare(gated)
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+    assert gated.database.value("SELECT to_regclass('prepared') IS NOT NULL")
+
+
+# --- Commits in the middle -------------------------------------------------------------------------
+
+
+def test_a_connection_that_commits_every_statement_is_refused(gated: Project) -> None:
+    approve(gated)
+    gated.use_environment("autocommit")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database)
+
+
+def test_an_autocommit_block_in_the_body_cannot_leave_half_of_it_behind(gated: Project) -> None:
+    """Without a refusal the table would be gone and the version the old one."""
+    approve(gated)
+    block = (
+        f'with op.get_context().autocommit_block():\n            {BODY}\n        raise RuntimeError("a bug")'
+    )
+    gated.edit(CONTRACT, (BODY, block))
+    done = gated.alembic("upgrade", "head")
+    assert done.returncode != 0
+    assert state_of(gated.database) == AT_B2
+    assert "autocommit_block" in done.stderr
+
+
+# --- More than one migration, and a dead one -------------------------------------------------------
+
+
+def test_two_upgrades_at_once_under_the_guard_are_one_after_the_other(gated: Project) -> None:
+    approve(gated)
+    gated.use_environment("guarded")
+    with uncommitted(gated.database, "LOCK TABLE old_orders IN ACCESS SHARE MODE") as reader:
+        both = [gated.start("-m", "alembic", "upgrade", "head") for _ in range(2)]
+        wait_until(lambda: waits_for_lock(gated.database, "old_orders"), "one waits for the table")
+        wait_until(lambda: sessions(gated.database) >= 3, "the other one has connected")
+        reader.rollback()
+        said = [process.communicate(timeout=PATIENCE_S)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert state_of(gated.database) == AT_D4
+
+
+def test_a_migration_that_is_killed_in_its_body_has_done_nothing(gated: Project) -> None:
+    approve(gated)
+    whole = gated.read(CONTRACT)
+    stuck = f'{BODY}\n        import pathlib, time\n        pathlib.Path("in-the-body").touch()\n        time.sleep(600)'
+    gated.edit(CONTRACT, (BODY, stuck))
+    process = gated.start("-m", "alembic", "upgrade", "head")
+    wait_until((gated.root / "in-the-body").exists, "the body runs")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    wait_until(lambda: sessions(gated.database) == 0, "the server has noticed")
+    assert state_of(gated.database) == AT_B2
+    gated.write(CONTRACT, whole)
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr

@@ -1,0 +1,20 @@
+"""A database with the ledger and nothing else."""
+
+import pytest
+
+from bed import Database
+from pipestate.ledger.install import install
+
+
+@pytest.fixture
+def ledger(database: Database) -> Database:
+    with database.begin() as connection:
+        install(connection)
+    return database
+
+
+@pytest.fixture
+def pg_ledger(pg: Database) -> Database:
+    with pg.begin() as connection:
+        install(connection)
+    return pg

@@ -1,0 +1,7 @@
+"""An env.py that takes the connection of whoever called Alembic."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+with context.begin_transaction():
+    context.run_migrations()

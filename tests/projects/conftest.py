@@ -1,0 +1,3 @@
+"""Miniature projects: material for tests, copied by their fixtures. pytest must not import what is in them."""
+
+collect_ignore_glob = ["*"]

@@ -1,0 +1,154 @@
+CREATE TABLE IF NOT EXISTS pipestate_object (
+  kind TEXT NOT NULL,
+  name TEXT NOT NULL,
+  revision TEXT NOT NULL,
+  created_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  CONSTRAINT pk_pipestate_object PRIMARY KEY (kind, name)
+);
+CREATE TABLE IF NOT EXISTS pipestate_run (
+  id INTEGER NOT NULL,
+  recorded_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  event TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  runbook TEXT,
+  phase TEXT,
+  gate TEXT,
+  runbook_sha256 TEXT,
+  revision TEXT,
+  passed INTEGER DEFAULT 0 NOT NULL,
+  failed INTEGER DEFAULT 0 NOT NULL,
+  warned INTEGER DEFAULT 0 NOT NULL,
+  errored INTEGER DEFAULT 0 NOT NULL,
+  skipped INTEGER DEFAULT 0 NOT NULL,
+  duration_ms FLOAT,
+  reason TEXT,
+  CONSTRAINT pk_pipestate_run PRIMARY KEY (id)
+);
+CREATE INDEX IF NOT EXISTS idx_pipestate_run_phase ON pipestate_run (runbook, phase, recorded_at);
+CREATE TABLE IF NOT EXISTS pipestate_result (
+  id INTEGER NOT NULL,
+  run_id INTEGER NOT NULL,
+  check_id TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  level TEXT NOT NULL,
+  required TEXT,
+  observed JSON,
+  message TEXT,
+  duration_ms FLOAT,
+  CONSTRAINT pk_pipestate_result PRIMARY KEY (id),
+  CONSTRAINT fk_pipestate_result_run FOREIGN KEY(run_id) REFERENCES pipestate_run (id) ON DELETE CASCADE
+);
+CREATE INDEX IF NOT EXISTS idx_pipestate_result_run ON pipestate_result (run_id);
+CREATE TABLE IF NOT EXISTS pipestate_attestation (
+  id INTEGER NOT NULL,
+  signed_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  runbook TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  name TEXT NOT NULL,
+  person TEXT NOT NULL,
+  note TEXT,
+  revision TEXT,
+  CONSTRAINT pk_pipestate_attestation PRIMARY KEY (id),
+  CONSTRAINT ck_pipestate_attestation_person CHECK (trim(person) <> '')
+);
+CREATE INDEX IF NOT EXISTS idx_pipestate_attestation_name ON pipestate_attestation (runbook, phase, name, signed_at);
+CREATE TABLE IF NOT EXISTS pipestate_observation (
+  id INTEGER NOT NULL,
+  observed_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  name TEXT NOT NULL,
+  value FLOAT NOT NULL,
+  source TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  revision TEXT,
+  CONSTRAINT pk_pipestate_observation PRIMARY KEY (id)
+);
+CREATE INDEX IF NOT EXISTS idx_pipestate_observation_name ON pipestate_observation (name, observed_at, id);
+DROP VIEW IF EXISTS pipestate_observed;
+CREATE VIEW pipestate_observed AS
+SELECT o.name,
+       o.value,
+       CASE WHEN unixepoch(o.observed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(o.observed_at)) END AS age_seconds,
+       o.observed_at,
+       o.source,
+       o.actor,
+       group_concat(printf('%.15g', o.value), ', ') OVER (
+         PARTITION BY o.name ORDER BY julianday(o.observed_at) DESC, o.id DESC
+         ROWS BETWEEN CURRENT ROW AND 9 FOLLOWING
+       ) AS last_ten,
+       unixepoch(o.observed_at) - unixepoch(lag(o.observed_at) OVER (
+         PARTITION BY o.name ORDER BY julianday(o.observed_at), o.id
+       )) AS gap_seconds
+FROM pipestate_observation o
+WHERE unixepoch(o.observed_at) IS NOT NULL;
+DROP VIEW IF EXISTS pipestate_latest_observation;
+CREATE VIEW pipestate_latest_observation AS
+SELECT o.name,
+       o.value,
+       CASE WHEN unixepoch(o.observed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(o.observed_at)) END AS age_seconds,
+       o.observed_at,
+       o.source,
+       o.actor,
+       (SELECT group_concat(printf('%.15g', ten.value), ', ')
+        FROM (SELECT t.value FROM pipestate_observation t
+              WHERE t.name = o.name AND unixepoch(t.observed_at) IS NOT NULL
+              ORDER BY julianday(t.observed_at) DESC, t.id DESC LIMIT 10) AS ten) AS last_ten
+FROM pipestate_observation o
+WHERE o.id = (SELECT t.id FROM pipestate_observation t
+              WHERE t.name = o.name AND unixepoch(t.observed_at) IS NOT NULL
+              ORDER BY julianday(t.observed_at) DESC, t.id DESC LIMIT 1);
+DROP VIEW IF EXISTS pipestate_soak;
+CREATE VIEW pipestate_soak AS
+WITH record AS (
+  SELECT r.id, r.runbook, r.phase, r.gate, r.actor, r.recorded_at,
+         julianday(r.recorded_at) AS day, unixepoch(r.recorded_at) AS second
+  FROM pipestate_run r WHERE r.event = 'verify'
+), closed AS (
+  SELECT c.* FROM (
+    SELECT r.*, row_number() OVER (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC) AS place
+    FROM record r WHERE r.gate IS NOT 'open'
+  ) AS c WHERE c.place = 1
+), held AS (
+  SELECT r.runbook, r.phase, r.recorded_at, r.day, r.second,
+         lead(r.second, 1, unixepoch('now')) OVER (
+           PARTITION BY r.runbook, r.phase ORDER BY r.day, r.id) AS next_second
+  FROM record r LEFT JOIN closed c ON c.runbook = r.runbook AND c.phase = r.phase
+  WHERE r.gate = 'open' AND r.second <= unixepoch('now') + 300
+    AND (c.id IS NULL OR (r.day, r.id) > (c.day, c.id))
+), streak AS (
+  SELECT h.runbook, h.phase, count(*) AS records, min(h.recorded_at) AS held_since,
+         max(0, unixepoch('now') - min(h.second)) AS held_s,
+         max(0, max(h.next_second - h.second)) AS gap_s
+  FROM held h GROUP BY h.runbook, h.phase
+), known AS (
+  SELECT r.runbook, r.phase, max(r.recorded_at) AS last_record_at,
+         CASE WHEN max(r.second) <= unixepoch('now') + 300
+              THEN max(0, unixepoch('now') - max(r.second)) END AS last_s
+  FROM record r GROUP BY r.runbook, r.phase
+)
+SELECT k.runbook,
+       k.phase,
+       coalesce(s.records, 0) AS records,
+       s.held_since,
+       k.last_record_at,
+       (s.held_s * 100 / 86400) / 100.0 AS days_held,
+       ((k.last_s * 100 + 3599) / 3600) / 100.0 AS hours_since_last_record,
+       ((s.gap_s * 100 + 3599) / 3600) / 100.0 AS longest_gap_hours,
+       c.recorded_at AS last_closed_at,
+       c.actor AS last_closed_by
+FROM known k
+LEFT JOIN streak s ON s.runbook = k.runbook AND s.phase = k.phase
+LEFT JOIN closed c ON c.runbook = k.runbook AND c.phase = k.phase;
+DROP VIEW IF EXISTS pipestate_sign_off;
+CREATE VIEW pipestate_sign_off AS
+SELECT a.runbook,
+       a.phase,
+       a.name,
+       a.person,
+       a.note,
+       a.revision,
+       a.signed_at,
+       CASE WHEN unixepoch(a.signed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds
+FROM pipestate_attestation a;
