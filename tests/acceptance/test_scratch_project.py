@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from attacks.project import Project, lay_out
 from bed import Database, Postgres, Sqlite
-from healthy import run_timed
+from moments import run_timed
 from pipestate.ledger.install import install
 
 FILTER = (

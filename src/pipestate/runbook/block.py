@@ -28,7 +28,7 @@ class Place:
 
 
 def read_block(fence: Fence, place: Place, found: Findings) -> Check | Evidence | View | None:
-    """What a SQL fence is; None for prose. Whatever is wrong with it goes to `found`.
+    """Read what a SQL fence is, None for prose, and report to `found` what is wrong with it.
 
     A faulty block still gives a value, so that what refers to it is not reported as well.
     """

@@ -41,7 +41,7 @@ Rule = Callable[[list[Token]], Iterator[str]]
 
 
 def objections(sql: str, dialect: str | None) -> list[str]:
-    """Why this is not one plain read, each with how to mend it; nothing when it is one.
+    """Say why this is not one plain read, each with how to fix it; nothing when it is one.
 
     A block without a dialect runs on both engines, so both must take it for a plain read.
     """

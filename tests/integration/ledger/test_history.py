@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bed import Database
-from healthy import run_timed
+from moments import run_timed
 from pipestate.errors import ConfigError
 from pipestate.ledger.history import Entry, Source, Wanted, history
 

@@ -8,7 +8,8 @@ import pytest
 
 from alembics import Chain, psql
 from bed import Database, Postgres, Sqlite
-from healthy import build_healthy, reconciliation, recorded, refresh, run_timed
+from healthy import build_healthy, reconciliation, recorded, refresh
+from moments import run_timed
 from outcomes import applies, dialect, evidence, find_check, outcome, outcomes, shipped
 from pipestate.runbook.lint import lint
 from pipestate.runbook.markdown import Fence, blocks
