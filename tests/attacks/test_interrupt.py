@@ -1,6 +1,7 @@
 """Ctrl-C ends the command and the query that it runs, at once, and says what was done."""
 
 import signal
+import subprocess
 import time
 
 import pytest
@@ -26,6 +27,11 @@ def slow(gated: Project) -> Project:
     return gated
 
 
+def wait_for_query(project: Project, process: "subprocess.Popen[str]") -> None:
+    wait_until(lambda: has_ended(process) or is_running(project.database, "slow()"), "the query runs")
+    assert not has_ended(process), finish(process).stderr
+
+
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize(
     "command",
@@ -39,7 +45,7 @@ def slow(gated: Project) -> Project:
 )
 def test_ctrl_c_ends_the_command_and_its_query(slow: Project, command: str, times: int) -> None:
     with slow.running("-m", *command.split()) as process:
-        wait_until(lambda: has_ended(process) or is_running(slow.database, "slow()"), "the query runs")
+        wait_for_query(slow, process)
         for _ in range(times):
             process.send_signal(signal.SIGINT)
             time.sleep(0.05)  # two signals at once would be one
@@ -56,7 +62,7 @@ def test_ctrl_c_while_a_view_is_read(gated: Project) -> None:
     view = "\n```sql\n-- view: sleepy\n-- dialect: postgresql\nSELECT slow() AS n;\n```\n"
     gated.write(PAGE, gated.read(PAGE) + view)
     with gated.running("-m", "pipestate", "status") as process:
-        wait_until(lambda: has_ended(process) or is_running(gated.database, "slow()"), "the query runs")
+        wait_for_query(gated, process)
         process.send_signal(signal.SIGINT)
         done = finish(process, patience_s=PATIENCE_S)
     wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
@@ -71,7 +77,7 @@ def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
     gated.database.run(SLOW)
     gated.edit(CONTRACT, (BODY, f'{BODY}\n        op.execute("SELECT slow()")'))
     with gated.running("-m", "alembic", "upgrade", "head") as process:
-        wait_until(lambda: has_ended(process) or is_running(gated.database, "slow()"), "the body runs")
+        wait_for_query(gated, process)
         process.send_signal(signal.SIGINT)
         done = finish(process, patience_s=PATIENCE_S)
     wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
