@@ -39,6 +39,22 @@ def gated(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[P
     postgres.drop(database)
 
 
+@pytest.fixture(scope="module")
+def approved_database(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """The database of `gated` with its gate open, for all tests of a module that only look at it."""
+    template = tmp_path_factory.mktemp("template")
+    database = postgres.copy_of("attacked", lambda fresh: orders.fill(fresh, template))
+    database.run(orders.APPROVAL)
+    yield database
+    postgres.drop(database)
+
+
+@pytest.fixture
+def approved(approved_database: Database, tmp_path: Path) -> Project:
+    """The project with its gate open, for attacks that change its files and only look at its database."""
+    return lay_out("attacked", tmp_path / "project", approved_database)
+
+
 @pytest.fixture
 def contract(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[Project]:
     """The project `attacked_contract` at a1, without a table."""

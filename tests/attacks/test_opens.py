@@ -76,10 +76,9 @@ def write(project: Project, text: str) -> None:
 
 @pytest.mark.parametrize("text", SILENT.values(), ids=SILENT)
 @pytest.mark.parametrize("command", ["runbook lint", "plan", "verify", "gate orders/ready"])
-def test_a_revision_that_does_not_ask_its_gate_is_found(gated: Project, command: str, text: str) -> None:
-    approve(gated)
-    write(gated, text)
-    done = gated.pipestate(*command.split())
+def test_a_revision_that_does_not_ask_its_gate_is_found(approved: Project, command: str, text: str) -> None:
+    write(approved, text)
+    done = approved.pipestate(*command.split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert "c3" in done.stdout + done.stderr
     assert "orders/ready" in done.stdout + done.stderr
@@ -87,9 +86,9 @@ def test_a_revision_that_does_not_ask_its_gate_is_found(gated: Project, command:
 
 
 @pytest.mark.parametrize("command", ["runbook lint", "plan", "verify"])
-def test_a_revision_that_does_not_exist_is_found(gated: Project, command: str) -> None:
-    gated.edit(PAGE, ('opens: ["c3"]', 'opens: ["c3", "c400"]'))
-    done = gated.pipestate(*command.split())
+def test_a_revision_that_does_not_exist_is_found(approved: Project, command: str) -> None:
+    approved.edit(PAGE, ('opens: ["c3"]', 'opens: ["c3", "c400"]'))
+    done = approved.pipestate(*command.split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert "c400" in done.stdout + done.stderr
 

@@ -44,20 +44,20 @@ def set_line(project: Project, line: str) -> None:
     ],
 )
 def test_a_percent_sign_that_is_not_escaped_shows_no_password(
-    gated: Project, line: str, command: str
+    approved: Project, line: str, command: str
 ) -> None:
-    set_line(gated, line)
-    assert_discreet(gated.pipestate(*command.split()), 2)
+    set_line(approved, line)
+    assert_discreet(approved.pipestate(*command.split()), 2)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_server_that_does_not_answer_shows_no_password(gated: Project, command: str) -> None:
+def test_a_server_that_does_not_answer_shows_no_password(approved: Project, command: str) -> None:
     url = f"postgresql://app:{ENCODED}@127.0.0.1:1/civic"
-    set_line(gated, f"sqlalchemy.url = {url.replace('%', '%%')}")
-    done = gated.pipestate(*command.split())
+    set_line(approved, f"sqlalchemy.url = {url.replace('%', '%%')}")
+    done = approved.pipestate(*command.split())
     assert_discreet(done, 2 if command.startswith("attest") else 3, 3)
-    assert_discreet(gated.pipestate(*command.split(), "--database-url", url), 2, 3)
-    assert_discreet(gated.pipestate(*command.split(), DATABASE_URL=url), 2, 3)
+    assert_discreet(approved.pipestate(*command.split(), "--database-url", url), 2, 3)
+    assert_discreet(approved.pipestate(*command.split(), DATABASE_URL=url), 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_server_that_does_not_answer_shows_no_password(gated: Project, command
         f"app:{ENCODED}",
     ],
 )
-def test_a_url_that_cannot_be_used_shows_no_password(gated: Project, url: str) -> None:
+def test_a_url_that_cannot_be_used_shows_no_password(approved: Project, url: str) -> None:
     for command in ("verify", "verify --json", "plan"):
-        assert_discreet(gated.pipestate(*command.split(), "--database-url", url), 2, 3)
+        assert_discreet(approved.pipestate(*command.split(), "--database-url", url), 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,20 @@ def test_a_url_that_cannot_be_used_shows_no_password(gated: Project, url: str) -
     ],
 )
 @pytest.mark.parametrize("command", ["verify", "plan", "gate orders/ready", "status"])
-def test_an_alembic_ini_that_cannot_be_read_is_a_sentence(gated: Project, text: str, command: str) -> None:
-    gated.write("alembic.ini", text)
-    url = gated.database.text
-    assert_discreet(gated.pipestate(*command.split(), "--database-url", url), 2)
+def test_an_alembic_ini_that_cannot_be_read_is_a_sentence(approved: Project, text: str, command: str) -> None:
+    approved.write("alembic.ini", text)
+    url = approved.database.text
+    assert_discreet(approved.pipestate(*command.split(), "--database-url", url), 2)
 
 
-def test_an_alembic_ini_that_is_a_directory_or_missing_is_a_sentence(gated: Project) -> None:
+def test_an_alembic_ini_that_is_a_directory_or_missing_is_a_sentence(approved: Project) -> None:
     for ini in (".", "no.ini"):
-        assert_discreet(gated.pipestate("verify", "--config", ini), 2)
+        assert_discreet(approved.pipestate("verify", "--config", ini), 2)
 
 
-def test_a_wrong_phase_in_a_revision_is_a_sentence(gated: Project) -> None:
-    gated.edit("migrations/versions/c3_drop_old_orders.py", ("orders/ready", "orders/x[/y]"))
-    done = gated.alembic("upgrade", "head")
+def test_a_wrong_phase_in_a_revision_is_a_sentence(approved: Project) -> None:
+    approved.edit("migrations/versions/c3_drop_old_orders.py", ("orders/ready", "orders/x[/y]"))
+    done = approved.alembic("upgrade", "head")
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "x[/y]" in done.stderr

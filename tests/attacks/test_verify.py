@@ -9,7 +9,7 @@ import pytest
 from attacks import attacked
 from attacks.attacked import Done, finish
 from attacks.conftest import MakeRole
-from attacks.orders import PAGE, approve, assert_refused
+from attacks.orders import PAGE, assert_refused
 from attacks.project import Project
 from attacks.worlds import TABLES
 from bed import Database, Postgres
@@ -61,11 +61,10 @@ def verdicts(done: Done) -> dict[str, dict[str, object]]:
     ids=["beside what is compared", "behind it", "where rows are counted"],
 )
 def test_a_value_that_cannot_be_read_is_errored_and_the_others_are_not(
-    gated: Project, value: str, columns: str, require: str
+    approved: Project, value: str, columns: str, require: str
 ) -> None:
-    approve(gated)
-    gated.add_check(f"SELECT {columns.format(value)}", require, check="odd")
-    done = gated.pipestate("verify", "--json")
+    approved.add_check(f"SELECT {columns.format(value)}", require, check="odd")
+    done = approved.pipestate("verify", "--json")
     assert "Traceback" not in done.stderr, done.stderr
     found = verdicts(done)
     assert {name: check["outcome"] for name, check in found.items()} == {
@@ -77,44 +76,43 @@ def test_a_value_that_cannot_be_read_is_errored_and_the_others_are_not(
 
 
 @pytest.mark.parametrize("value", ODD)
-def test_an_odd_value_is_a_verdict_and_json(gated: Project, value: str) -> None:
-    approve(gated)
-    gated.add_check(f"SELECT {value} AS odd, 1 AS n", "n = 0", check="odd")
-    done = gated.pipestate("verify", "--json")
+def test_an_odd_value_is_a_verdict_and_json(approved: Project, value: str) -> None:
+    approved.add_check(f"SELECT {value} AS odd, 1 AS n", "n = 0", check="odd")
+    done = approved.pipestate("verify", "--json")
     assert "Traceback" not in done.stderr, done.stderr
     assert verdicts(done)["odd"]["outcome"] in ("failed", "errored")
     assert done.returncode in (1, 3)
-    assert "Traceback" not in gated.pipestate("verify").stderr
+    assert "Traceback" not in approved.pipestate("verify").stderr
 
 
 @pytest.mark.parametrize("value", UNREADABLE)
-def test_a_value_in_the_evidence_that_cannot_be_read_hides_no_verdict(gated: Project, value: str) -> None:
-    approve(gated)
-    gated.add_check("SELECT 1 AS n", "n = 0", check="odd")
+def test_a_value_in_the_evidence_that_cannot_be_read_hides_no_verdict(approved: Project, value: str) -> None:
+    approved.add_check("SELECT 1 AS n", "n = 0", check="odd")
     evidence = f"\n```sql\n-- explains: odd\n-- dialect: postgresql\nSELECT {value} AS at;\n```\n"
-    gated.write(PAGE, gated.read(PAGE) + evidence)
-    done = gated.pipestate("verify", "--json")
+    approved.write(PAGE, approved.read(PAGE) + evidence)
+    done = approved.pipestate("verify", "--json")
     assert "Traceback" not in done.stderr, done.stderr
     assert verdicts(done)["odd"]["outcome"] == "failed"
     assert done.returncode == 1
 
 
-def test_a_value_in_a_view_that_cannot_be_read_stops_no_status(gated: Project) -> None:
+def test_a_value_in_a_view_that_cannot_be_read_stops_no_status(approved: Project) -> None:
     views = "".join(
         f"\n```sql\n-- view: v{n}\n-- dialect: postgresql\nSELECT {value} AS at;\n```\n"
         for n, value in enumerate(UNREADABLE)
     )
-    gated.write(PAGE, gated.read(PAGE) + views)
-    done = gated.pipestate("status")
+    approved.write(PAGE, approved.read(PAGE) + views)
+    done = approved.pipestate("status")
     assert "Traceback" not in done.stderr, done.stderr
     assert f"v{len(UNREADABLE) - 1}" in done.stdout
 
 
 @pytest.mark.parametrize("value", UNREADABLE)
-def test_a_value_that_cannot_be_read_keeps_the_gate_of_a_migration_closed(gated: Project, value: str) -> None:
-    approve(gated)
-    gated.add_check(f"SELECT {value} AS at, 0 AS n", "n = 0", check="odd")
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "odd: ")
+def test_a_value_that_cannot_be_read_keeps_the_gate_of_a_migration_closed(
+    approved: Project, value: str
+) -> None:
+    approved.add_check(f"SELECT {value} AS at, 0 AS n", "n = 0", check="odd")
+    assert_refused(approved.alembic("upgrade", "head"), approved.database, "odd: ")
 
 
 # --- Results that are too large --------------------------------------------------------------------
@@ -130,11 +128,10 @@ LIMITED = (
 @pytest.mark.parametrize(
     "command", ["pipestate verify", "pipestate gate orders/ready", "alembic upgrade head"]
 )
-def test_a_huge_result_of_a_check_takes_no_huge_memory(gated: Project, command: str) -> None:
+def test_a_huge_result_of_a_check_takes_no_huge_memory(approved: Project, command: str) -> None:
     """800 MB of rows, for a process that may have 700 MB in all."""
-    approve(gated)
-    gated.add_check(HUGE, "rows = 0", check="huge")
-    with gated.running("-c", LIMITED, *command.split()) as process:
+    approved.add_check(HUGE, "rows = 0", check="huge")
+    with approved.running("-c", LIMITED, *command.split()) as process:
         done = finish(process)
     assert "MemoryError" not in done.stderr, done.stderr[-2000:]
     assert "out of memory" not in done.stdout + done.stderr
@@ -142,10 +139,10 @@ def test_a_huge_result_of_a_check_takes_no_huge_memory(gated: Project, command: 
     assert done.returncode == (255 if command.startswith("alembic") else 1), done.stderr
 
 
-def test_a_huge_view_takes_no_huge_memory(gated: Project) -> None:
+def test_a_huge_view_takes_no_huge_memory(approved: Project) -> None:
     view = f"\n```sql\n-- view: huge\n-- dialect: postgresql\n{HUGE};\n```\n"
-    gated.write(PAGE, gated.read(PAGE) + view)
-    with gated.running("-c", LIMITED, "pipestate", "status") as process:
+    approved.write(PAGE, approved.read(PAGE) + view)
+    with approved.running("-c", LIMITED, "pipestate", "status") as process:
         done = finish(process)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "memory" not in (done.stdout + done.stderr).lower()
