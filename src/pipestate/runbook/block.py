@@ -84,7 +84,7 @@ def _report_values(kind: str, values: dict[str, str], line: int, found: Findings
     for id in _ids(kind, values[kind]):
         if values[kind] and not is_id(id):
             found.add(
-                line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as stuck-sites"
+                line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as late-orders"
             )
     if values.get("level") and values["level"] not in LEVELS:
         found.add(line, f"`-- level: {values['level']}`: write {' or '.join(LEVELS)}")
@@ -92,7 +92,7 @@ def _report_values(kind: str, values: dict[str, str], line: int, found: Findings
         found.add(line, f"`-- window: {values['window']}`: write {LENGTH}")
     for key in ("from", "until"):
         if len(values.get(key, "").split()) > 1:
-            found.add(line, f"`-- {key}: {values[key]}`: write one revision, as 0006")
+            found.add(line, f"`-- {key}: {values[key]}`: write one revision, as ae10")
 
 
 def _report_misplaced(kind: str, values: dict[str, str], line: int, place: Place, found: Findings) -> None:

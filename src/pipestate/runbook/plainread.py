@@ -111,7 +111,7 @@ def _shown(first: Token, begin: Token | None) -> str:
 
 def _advice(first: str, word: str) -> str:
     if word == "PRAGMA":
-        return "read it as a table, SELECT … FROM pragma_table_info('sites')"
+        return "read it as a table, SELECT … FROM pragma_table_info('orders')"
     if first == "EXPLAIN":
         return "EXPLAIN a SELECT, and without ANALYZE, which runs it"
     return "begin with SELECT, WITH or VALUES"
