@@ -105,7 +105,7 @@ def require_stage(stage: str) -> None:
 
 
 def step_of(stage: str) -> tuple[str, ...]:
-    """The stages that run side by side with this one, itself included.
+    """Return the stages that run side by side with this one, itself included.
 
     >>> step_of("extraction")
     ('compilation', 'extraction')
@@ -115,7 +115,7 @@ def step_of(stage: str) -> tuple[str, ...]:
 
 
 def following(stage: str) -> tuple[str, ...]:
-    """What comes after this stage's step: the stages of the next one, or `completed`.
+    """Return what comes after this stage's step: the stages of the next one, or `completed`.
 
     >>> following("ocr")
     ('compilation', 'extraction')
@@ -127,7 +127,7 @@ def following(stage: str) -> tuple[str, ...]:
 
 
 def before(stage: str) -> tuple[str, ...]:
-    """The stages of all earlier steps; every stage is before `completed`."""
+    """Return the stages of all earlier steps; every stage is before `completed`."""
     if stage == COMPLETED:
         return STAGES
     return tuple(name for step in STEPS[: STEPS.index(step_of(stage))] for name in step)

@@ -134,7 +134,7 @@ def _update(connection: Connection, counts: list[SiteCounts], threshold: timedel
 
 
 def _ages(threshold: timedelta) -> dict[str, float]:
-    """In seconds: what makes a row stale, and just past what makes a site stuck."""
+    """Return in seconds what makes a row stale, and just past what makes a site stuck."""
     return {"age": threshold.total_seconds(), "past": max(threshold, THRESHOLD).total_seconds() + 1}
 
 

@@ -54,7 +54,7 @@ def decide_counts(subdomain: str, expected: int, documents: Documents) -> Result
 
 
 def count_documents(expected: int, documents: Documents) -> tuple[int, int]:
-    """Completed and total: what is there; without PDFs, what `site_progress` expected, if that is more.
+    """Count completed and total: what is there; without PDFs, what `site_progress` expected, if that is more.
 
     >>> count_documents(15, Documents({}, frozenset({"council/2024-01-01"})))
     (1, 15)

@@ -35,7 +35,7 @@ class StoredJob:
     expires_at: Mapping[str, int] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
-        """A field of the hash for people: None where it is missing, empty where it is no text."""
+        """Decode a field of the hash for people; None where it is missing or empty."""
         return self.fields.get(name.encode(), b"").decode(errors="replace") or None
 
     @property
