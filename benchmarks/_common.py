@@ -31,7 +31,7 @@ LEGACY = (
 
 
 def plain(url: URL) -> str:
-    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=False)
 
 
 def execute(url: URL, *statements: str, **values: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipestate.chain.literals import UNKNOWN, Names, bound, literal, parse
+from pipestate.chain.literals import UNKNOWN, Names, bound, literal, parse, read_source
 
 ARGUMENTS = ("version_table", "version_table_schema")
 
@@ -32,7 +32,7 @@ def declared_in(env: Path) -> Declared:
     """Read the arguments of `configure(...)`; not certain where they are computed, or stand elsewhere."""
     if not env.is_file():
         return Declared(certain=False)
-    found = set(_configured(parse(env)))
+    found = set(_configured(parse(read_source(env), env)))
     tables, schemas = ({each[number] for each in found} for number in (0, 1))
     if not found or len(tables) > 1 or len(schemas) > 1 or UNKNOWN in tables | schemas:
         return Declared(certain=False)

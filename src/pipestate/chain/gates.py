@@ -1,41 +1,47 @@
 """Which gates a revision asks, read from its syntax: calls of `gate` and `Contract` on the way up."""
 
 import ast
-from collections.abc import Iterator
+import re
 
 from pipestate.chain.literals import Names, bound, literal
 
 ASKING = ("gate", "Contract")
+_WORDS = re.compile(rb"\b(?:gate|Contract)\b")
+
+
+def may_ask(source: bytes) -> bool:
+    """Whether a file has to be looked through at all: most revisions ask no gate."""
+    return b"pipestate" in source and _WORDS.search(source) is not None
 
 
 def gates_of(tree: ast.Module) -> tuple[str, ...]:
-    """List the phases that a revision asks; each must be a literal or a constant of the module."""
+    """List the phases that a revision asks; each must be a literal or a constant of the module.
+
+    What only its downgrade calls does not count.
+    """
+    calls: list[ast.Call] = []
+    aliases: dict[str, str] = {}
+    for statement in tree.body:
+        down = isinstance(statement, ast.FunctionDef) and statement.name == "downgrade"
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and not down:
+                calls.append(node)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                aliases |= _imported(node)
     names = bound(tree.body)
-    aliases = _aliases(tree)
-    found = (_phase(call, names) for call in _calls(tree.body) if _asks(call.func, aliases))
+    found = (_phase(call, names) for call in calls if _asks(call.func, aliases))
     return tuple(dict.fromkeys(phase for phase in found if phase is not None))
 
 
-def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
-    """Find the calls of a module, but those of its downgrade."""
-    for statement in body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == "downgrade":
-            continue
-        yield from (node for node in ast.walk(statement) if isinstance(node, ast.Call))
-
-
-def _aliases(tree: ast.Module) -> dict[str, str]:
-    """What the module calls things of pipestate: `g` for `pipestate.gate.gate` after `import gate as g`."""
-    aliases: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            aliases |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
-        elif isinstance(node, ast.Import):
-            for name in node.names:
-                aliases[name.asname or name.name.partition(".")[0]] = (
-                    name.name if name.asname else name.name.partition(".")[0]
-                )
-    return aliases
+def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """What an import calls things: `g` is `pipestate.gate.gate` after `from pipestate.gate import gate as g`."""
+    if isinstance(node, ast.ImportFrom):
+        module = "" if node.level else node.module or ""
+        return {name.asname or name.name: f"{module}.{name.name}" for name in node.names}
+    whole = {name.asname: name.name for name in node.names if name.asname}
+    return whole | {
+        first: first for name in node.names if not name.asname for first in name.name.split(".")[:1]
+    }
 
 
 def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pipestate.chain.opens import broken_opens
 from pipestate.chain.project import Project
 from pipestate.chain.read import read_chain
-from pipestate.runbook.files import page_of
+from pipestate.runbook.files import pages_of
 from pipestate.runbook.finding import Finding
 from pipestate.runbook.lint import examine
 
@@ -15,7 +15,7 @@ def lint(files: Sequence[Path], project: Project | None) -> list[Finding]:
     """Check these files; those of the project's own directory are held against its chain as well."""
     home = project.runbooks.resolve() if project is not None else None
     findings, clean = [], []
-    for page in dict.fromkeys(map(page_of, files)):
+    for page in pages_of(files):
         runbook, found = examine(page)
         findings += found
         if runbook is not None and not found and page.resolve().parent == home:

@@ -23,10 +23,17 @@ UNKNOWN: Final = Unknown()
 Names = Mapping[str, ast.expr | None]
 
 
-def parse(path: Path) -> ast.Module:
+def read_source(path: Path) -> bytes:
+    """Read a file; ConfigError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def parse(source: bytes, path: Path) -> ast.Module:
     """Parse a Python file; ConfigError with file and line where it is no Python."""
     try:
-        source = path.read_bytes()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an unknown escape in somebody's string is not our business
             return ast.parse(source, str(path))
@@ -35,8 +42,6 @@ def parse(path: Path) -> ast.Module:
         raise ConfigError(f"{path}:{error.lineno or 1}: {what}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}:1: this is no Python that {_python()} can read") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
 
 
 def bound(body: list[ast.stmt]) -> dict[str, ast.expr | None]:

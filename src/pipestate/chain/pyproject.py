@@ -1,12 +1,18 @@
 """The `[tool.alembic]` of a pyproject.toml, read without Alembic."""
 
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipestate.errors import ConfigError
+
+# Most files have no such table, and parsing a long one takes a while: is there anything that could be it?
+_POSSIBLE = re.compile(
+    r"""tool["'\s]*\.["'\s]*alembic | ^\s*\[\s*["']?tool["']?\s*\] | ^\s*["']?tool["']?\s*[.=]""",
+    re.VERBOSE | re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,11 @@ def read_pyproject(path: Path) -> Pyproject | None:
     """Read the table; None where there is no such file, or no such table in it."""
     if not path.is_file():
         return None
+    import tomllib
+
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if _POSSIBLE.search(text) else {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no TOML that can be read: {error}") from error
     except OSError as error:

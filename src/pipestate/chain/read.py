@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipestate.chain.gates import gates_of
+from pipestate.chain.gates import gates_of, may_ask
 from pipestate.chain.graph import Chain, Revision, make_chain
-from pipestate.chain.literals import UNKNOWN, bound, literal, parse
+from pipestate.chain.literals import UNKNOWN, bound, literal, parse, read_source
 from pipestate.chain.project import Project
 from pipestate.errors import ConfigError
 
@@ -34,7 +34,8 @@ def revision_files(project: Project) -> list[Path]:
 
 def read_revision(path: Path) -> Revision:
     """Read one revision from the syntax of its file."""
-    tree = parse(path)
+    source = read_source(path)
+    tree = parse(source, path)
     names = bound(tree.body)
     line = _line_of("revision", tree)
     return Revision(
@@ -45,7 +46,7 @@ def read_revision(path: Path) -> Revision:
         _title(tree),
         path,
         line,
-        gates_of(tree),
+        gates_of(tree) if may_ask(source) else (),
     )
 
 

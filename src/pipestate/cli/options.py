@@ -37,7 +37,7 @@ def _option(*names: str, metavar: str | None, help: str) -> Any:
 
 PROJECT_OPTIONS: dict[str, Any] = {
     "config": Annotated[
-        Path | None,
+        str | None,
         _option(
             "--config", "-c", metavar="INI", help="Its alembic.ini; else ALEMBIC_CONFIG, else the one here."
         ),
@@ -46,7 +46,7 @@ PROJECT_OPTIONS: dict[str, Any] = {
         str | None, _option("--name", "-n", metavar="SECTION", help="A section of it other than \\[alembic].")
     ],
     "scripts": Annotated[
-        Path | None, _option("--scripts", metavar="DIR", help="Its script directory, where it has no ini.")
+        str | None, _option("--scripts", metavar="DIR", help="Its script directory, where it has no ini.")
     ],
     "shipped": Annotated[
         bool, _option("--shipped", metavar=None, help="The chain and runbooks that come with pipestate.")
@@ -106,6 +106,10 @@ def make_target(
     return Target(project, url, Calls(project.named, shown(url) if database_url else None), version_table)
 
 
+def _named(config: str | None, section: str | None, scripts: str | None, shipped: bool | None) -> Named:
+    return Named(Path(config) if config else None, section, Path(scripts) if scripts else None, bool(shipped))
+
+
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a command's first argument, a Target, a Project or a Named, by the options that name it."""
     signature = inspect.signature(function)
@@ -113,8 +117,7 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation is Target else {})
 
     def command(**given: Any) -> Any:
-        config, section, scripts, shipped = (given.pop(option) for option in PROJECT_OPTIONS)
-        named = Named(config, section, scripts, bool(shipped))
+        named = _named(**{option: given.pop(option) for option in PROJECT_OPTIONS})
         if first.annotation is Named:
             return function(named, **given)
         if first.annotation is Project:

@@ -27,7 +27,7 @@ app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=T
 def lint(
     named: Named,
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(metavar="[PATH]...", help="Files; else all of the project.", show_default=False),
     ] = None,
 ) -> None:
@@ -36,14 +36,13 @@ def lint(
     Example: pipestate runbook lint runbooks/orders.md
     """
     from pipestate.chain.lint import lint
-    from pipestate.runbook.files import page_of
+    from pipestate.runbook.files import pages_of
 
     project = project_if_any(named) if paths else find_project(named)
-    files = paths or (_every_file(project) if project else [])
+    files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
-    # A page comes with its variants, so that either of the two names both.
-    pages = list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in files))
+    pages = pages_of(files)
     findings = lint(pages, project)
     for finding in findings:
         say(str(finding))
@@ -75,7 +74,7 @@ def show(
 ) -> None:
     """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
 
-    Example: pipestate runbook show orders
+    Example: pipestate runbook show orders --phase readiness
     """
     from pipestate.render.phase import as_sql
     from pipestate.render.runbook import print_runbook

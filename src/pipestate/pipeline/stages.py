@@ -1,12 +1,7 @@
-"""The stages of the pipeline: their order, which run side by side, and what can be wrong with a name."""
+"""The stages of the pipeline: their order, which run side by side, and the errors about them."""
 
 from pipestate.errors import PipestateError
-from pipestate.schema.base import STAGES
-
-COMPLETED = "completed"
-
-# Stages of one step run side by side and end together: one coordinator follows the whole step.
-STEPS = (("fetch",), ("ocr",), ("compilation", "extraction"), ("deploy",))
+from pipestate.schema.base import COMPLETED, STAGES, STEPS
 
 __all__ = [
     "COMPLETED",

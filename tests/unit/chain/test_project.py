@@ -131,6 +131,22 @@ def test_an_ini_beside_the_pyproject_outranks_it(miniature: Enter) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '[tool]\nalembic = {script_location = "db/migrations"}\n',
+        'tool.alembic.script_location = "db/migrations"\n',
+        'tool = {alembic = {script_location = "db/migrations"}}\n',
+        '["tool" . "alembic"]\nscript_location = "db/migrations"\n',
+        '[ tool.alembic ]\nscript_location = "db/migrations"\n',
+    ],
+)
+def test_every_way_to_write_the_table(miniature: Enter, text: str) -> None:
+    miniature("pyproject")
+    Path("pyproject.toml").write_text(text)
+    assert find_project(Named()).scripts == Path("db/migrations")
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[tool.alembic\n", r"pyproject\.toml is no TOML"),
