@@ -9,7 +9,7 @@ import typer
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import console, print_json, say
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, PipestateError
 
 if TYPE_CHECKING:
     from pipestate.ledger.probes import Probed
@@ -86,7 +86,7 @@ def observe(
         for each in probed:
             book.observe(connection, each.facts, source=each.source, revision=revision)
     show_facts({name: value for each in probed for name, value in each.facts.items()}, json_=json_)
-    say_errors(probed)
+    say_errors([each.error for each in probed if each.error is not None])
 
 
 @project_options
@@ -113,7 +113,7 @@ def history(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """The ledger, newest first.
+    """Show the ledger, newest first.
 
     Example: pipestate history --since 7d --event sign-off
     """
@@ -121,17 +121,19 @@ def history(
     from pipestate.ledger.ages import parse_since
     from pipestate.ledger.history import Wanted
     from pipestate.ledger.history import history as read
-    from pipestate.plugins import histories
+    from pipestate.ledger.sources import find_sources
     from pipestate.render.history import as_data, as_table
 
     after = parse_since(since, now=datetime.now(UTC)) if since else None
     wanted = Wanted(limit, after, runbook, frozenset(event or ()))
+    errors: list[PipestateError] = []
     with db.reader(to.url) as connection:
-        entries = read(connection, wanted, others=[each.load() for each in histories().values()])
+        entries = read(connection, wanted, others=find_sources(errors.append))
     if json_:
         print_json(as_data(entries))
     else:
         console().print(as_table(entries) if entries else "The ledger has no such entry.")
+    say_errors(errors)
 
 
 @app.command()
@@ -198,9 +200,8 @@ def show_facts(facts: dict[str, float], *, json_: bool) -> None:
         say(f"{name} = {value:g}")
 
 
-def say_errors(probed: "list[Probed]") -> None:
-    """Say of each probe that failed why; the first of them decides on the exit code."""
-    errors = [each.error for each in probed if each.error is not None]
+def say_errors(errors: list[PipestateError]) -> None:
+    """Say of each package that failed why, after what the others had; the first decides on the exit code."""
     for error in errors[1:]:
         say(f"pipestate: {error}", err=True)
     if errors:
