@@ -13,19 +13,9 @@ Revises: 0005
 
 import sqlalchemy as sa
 
-from pipestate.ddl import (
-    abandon_archived_columns,
-    archive_table,
-    create_table,
-    forget_archived,
-    note_absence,
-    refresh_archived,
-    require_archived,
-    restore_table,
-    table_of,
-)
+from pipestate import Contract
+from pipestate.ddl import DerivedRows, abandon_archived_columns, create_table, table_of
 from pipestate.ddl.force import force_reason
-from pipestate.gate import gate
 
 revision = "0006"
 down_revision = "0005"
@@ -34,6 +24,7 @@ depends_on = None
 
 # The criteria that must still be in the runbook, whoever has edited it.
 INSISTED = (
+    "backfill-complete",
     "stuck-sites",
     "reconciliation-runs",
     "health-score",
@@ -43,6 +34,8 @@ INSISTED = (
     "no-dependents",
     "soak",
 )
+
+LEGACY_COLUMNS = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
 
 # What the old code would have written: the current stage's counters, and 1 of 1 when all is done.
 STAGE_TOTAL = """CASE s.current_stage WHEN 'fetch' THEN s.fetch_total WHEN 'ocr' THEN s.ocr_total
@@ -59,30 +52,25 @@ DERIVED = {
     "updated_at": "s.updated_at",
 }
 
-
-def upgrade() -> None:
-    with gate(
-        "sites-consolidation/readiness",
-        lock=["site_progress"],
-        recheck=["recent-site-progress-writes"],
-        insist=INSISTED,
-        sign_offs=["backup-taken"],
-        may_be_gone=True,  # a database that has dropped it already is adopted
-    ):
-        archive_table("site_progress")
-    note_absence("table", "site_progress")
+contract = Contract(
+    "sites-consolidation/readiness",
+    tables=["site_progress"],
+    keys={"site_progress": "subdomain"},
+    recheck=["recent-site-progress-writes"],
+    insist=INSISTED,
+    sign_offs=["backup-taken"],
+    derived={"site_progress": DerivedRows("sites", DERIVED, where="s.current_stage IS NOT NULL")},
+    changed_at={"site_progress": "updated_at"},
+    may_be_gone=True,  # a database that has dropped it already is adopted
+)
+upgrade = contract.upgrade
 
 
 def downgrade() -> None:
-    abandon_archived_columns("sites")  # where 0007 was begun and given up
-    require_archived("table", "site_progress")
-    refresh_archived(
-        "site_progress", key="subdomain", source="sites", changed_at="updated_at", derived=DERIVED
-    )
-    restore_table("site_progress")
+    abandon_archived_columns("sites", LEGACY_COLUMNS, revision="0007")  # where 0007 was begun and given up
+    contract.downgrade()
     if force_reason() is not None:
         create_table(site_progress())
-    forget_archived("table", "site_progress")
 
 
 def site_progress() -> sa.Table:

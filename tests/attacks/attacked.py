@@ -10,7 +10,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -48,9 +49,12 @@ def run(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -> 
     )
 
 
-def start(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """Start `-m alembic …` or any other arguments of Python, in a process that hears Ctrl-C."""
-    return subprocess.Popen(
+@contextmanager
+def running(
+    *argv: str, cwd: Path, environment: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """Start `-m alembic …` or any other arguments of Python; end it, where the caller has not seen its end."""
+    with subprocess.Popen(
         [PYTHON, *argv],
         cwd=cwd,
         env={**os.environ, **(environment or {})},
@@ -60,7 +64,17 @@ def start(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -
         text=True,
         # What runs in the background of a shell ignores Ctrl-C, and so would its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finish(process: "subprocess.Popen[str]", *, patience_s: float = PATIENCE_S) -> Done:
+    """Wait for its end, and return it as `run` does."""
+    out, err = process.communicate(timeout=patience_s)
+    return Done(process.args, process.returncode, out, err)
 
 
 @cache

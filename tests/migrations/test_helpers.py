@@ -32,6 +32,7 @@ from pipestate.ddl import (
     restore_table,
     table_of,
 )
+from pipestate.ddl.mark import set_mark
 
 
 @contextmanager
@@ -136,16 +137,18 @@ def test_a_script_makes_the_same_change(shop: Database, pg: Database) -> None:
 def test_a_table_and_columns_go_and_come_back(shop: Database) -> None:
     rows = shop.rows("SELECT id, amount, customer_id, note FROM orders ORDER BY id")
     with revision(shop):
-        archive_columns("orders", "id", ["note"])
+        archive_columns("orders", ["note"])
         lock_tables("orders")
+        set_mark("app_1")
         drop_archived_columns("orders", ["note"])
     with revision(shop):
+        set_mark("app_1")  # as a gate leaves it
         archive_table("orders")
     assert shop.value("SELECT to_regclass('orders') IS NULL") is True
     with revision(shop):
         restore_table("orders")
     with revision(shop):
-        restore_columns("orders", "id", ["note"], changed="a.id IS NULL", derived={"note": "'new'"})
+        restore_columns("orders", ["note"], derived={"note": "'new'"})
     assert shop.rows("SELECT id, amount, customer_id, note FROM orders ORDER BY id") == rows
     shop.run("INSERT INTO orders (id) VALUES (9001)")
     assert shop.value("SELECT note FROM orders WHERE id = 9001") == "n/a", "the default did not come back"
@@ -153,12 +156,13 @@ def test_a_table_and_columns_go_and_come_back(shop: Database) -> None:
 
 def test_writes_while_columns_are_being_archived_are_kept(shop: Database) -> None:
     with revision(shop):
-        archive_columns("orders", "id", ["note"])
+        archive_columns("orders", ["note"])
         shop.run(
             "UPDATE orders SET note = 'late' WHERE id = 7",
             "INSERT INTO orders (id, note) VALUES (9002, 'new')",
         )
         lock_tables("orders")
+        set_mark("app_1")
         drop_archived_columns("orders", ["note"])
     kept = shop.rows(
         "SELECT id, note FROM pipestate_archive.orders_columns WHERE id IN (7, 8, 9002) ORDER BY id"

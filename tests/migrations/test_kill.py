@@ -41,7 +41,7 @@ def archived_legacy(database: Database) -> dict[str, list[tuple[object, ...]]]:
     return {
         "sites": database.rows(
             "SELECT subdomain, name, a.status, a.extraction_status, a.last_updated, a.last_deployed, "
-            "a.last_extracted, owner_email FROM sites JOIN pipestate_archive.sites_columns a USING (subdomain) "
+            "a.last_extracted, owner_email FROM sites JOIN pipestate_archive.sites_columns_0007 a USING (subdomain) "
             "ORDER BY subdomain"
         ),
         "site_progress": database.rows("SELECT * FROM pipestate_archive.site_progress ORDER BY subdomain"),

@@ -10,7 +10,7 @@ from pipestate.chain.project import Named, find_project
 from pipestate.chain.read import read_chain
 from pipestate.chain.version_table import locator
 from pipestate.db import reader
-from pipestate.ddl import MigrationError
+from pipestate.ddl import MigrationError, postgresql
 from pipestate.gate import GateClosed
 from pipestate.runbook.find import find_runbooks
 from pipestate.verify.run import verify
@@ -211,15 +211,17 @@ def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_bac
     ]
 
 
+def killed(*_: object) -> None:
+    raise MigrationError("killed")
+
+
 def killed_before_the_columns_go(pg: Database, monkeypatch: pytest.MonkeyPatch) -> Chain:
     """0007 has copied the values and set its triggers, and has dropped nothing."""
     pg.run(SITES, SITE_PROGRESS, *ROWS)
     chain = Chain(pg)
     chain.contract("0006")
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "pipestate.ddl.postgresql.columns_archive._removal", lambda *_: "RAISE EXCEPTION 'killed';"
-        )
+        patch.setattr(postgresql, "drop_archived_columns", killed)
         with pytest.raises(MigrationError, match="killed"):
             chain.upgrade("head")
     return chain
@@ -233,7 +235,7 @@ def test_a_contract_that_is_given_up_leaves_no_triggers_behind(
     before = pg.rows(VALUES)
     chain.downgrade("0005")
     assert pg.value("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pipestate%'") == 0
-    assert pg.value("SELECT to_regclass('pipestate_archive.sites_columns') IS NULL") is True
+    assert pg.value("SELECT to_regclass('pipestate_archive.sites_columns_0007') IS NULL") is True
     assert pg.rows(VALUES) == before
     chain.upgrade("head")
 
@@ -245,9 +247,10 @@ def test_forced_back_after_a_purge_the_columns_are_derived(database: Database) -
     database.run("UPDATE sites SET current_stage = 'deploy' WHERE subdomain = 'b'")
     dot = "_" if database.is_sqlite else "."
     database.run(
-        f"DROP TABLE pipestate_archive{dot}site_progress", f"DROP TABLE pipestate_archive{dot}sites_columns"
+        f"DROP TABLE pipestate_archive{dot}site_progress",
+        f"DROP TABLE pipestate_archive{dot}sites_columns_0007",
     )
-    with pytest.raises(MigrationError, match="the archive of the legacy columns of sites is gone"):
+    with pytest.raises(MigrationError, match=r"the archive of the columns status, .* of sites is gone"):
         chain.downgrade("0005")
     chain.downgrade("0005", "force=there is no other way")
     assert database.rows("SELECT subdomain, status, extraction_status FROM sites ORDER BY 1") == [
@@ -326,7 +329,7 @@ def test_who_writes_as_a_replica_is_seen_while_the_columns_are_archived(
 ) -> None:
     killed_before_the_columns_go(pg, monkeypatch)
     pg.run("SET session_replication_role = replica", "UPDATE sites SET status = 'new' WHERE subdomain = 'a'")
-    assert pg.value("SELECT status FROM pipestate_archive.sites_columns WHERE subdomain = 'a'") == "new"
+    assert pg.value("SELECT status FROM pipestate_archive.sites_columns_0007 WHERE subdomain = 'a'") == "new"
 
 
 def test_rows_without_a_key_are_refused_at_the_start(pg: Database) -> None:

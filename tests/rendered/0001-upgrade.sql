@@ -247,7 +247,7 @@ BEGIN
   PERFORM pg_catalog.set_config('search_path', path_before, true);
 END $pipestate$;
 
--- lock pipestate_archive.sites where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -255,7 +255,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.sites') IS NOT NULL AND to_regclass('sites') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.sites') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.sites') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -286,23 +286,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- sites out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'sites';
+  the_aside CONSTANT text := 'pipestate_archive.sites';
+  the_name CONSTANT text := 'sites';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''sites'', ''0001'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.sites') IS NOT NULL AND to_regclass('sites') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'sites', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'sites', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''sites'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create sites
@@ -332,7 +358,7 @@ IF to_regclass('sites') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.site_progress where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -340,7 +366,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.site_progress') IS NOT NULL AND to_regclass('site_progress') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.site_progress') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.site_progress') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -371,23 +397,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- site_progress out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'site_progress';
+  the_aside CONSTANT text := 'pipestate_archive.site_progress';
+  the_name CONSTANT text := 'site_progress';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0001'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.site_progress') IS NOT NULL AND to_regclass('site_progress') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'site_progress', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'site_progress', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''site_progress'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create site_progress
@@ -407,7 +459,7 @@ IF to_regclass('site_progress') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.content_items where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -415,7 +467,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('content_items') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -446,23 +498,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- content_items out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'content_items';
+  the_aside CONSTANT text := 'pipestate_archive.content_items';
+  the_name CONSTANT text := 'content_items';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''content_items'', ''0001'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('content_items') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'content_items', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'content_items', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''content_items'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create content_items
@@ -477,7 +555,7 @@ IF to_regclass('content_items') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.jobs where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -485,7 +563,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -516,23 +594,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- jobs out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'jobs';
+  the_aside CONSTANT text := 'pipestate_archive.jobs';
+  the_name CONSTANT text := 'jobs';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0001'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'jobs', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'jobs', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0001'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create jobs

@@ -90,20 +90,110 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: pipeline_reconciliation
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'pipeline_reconciliation';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_reconciliation') AND v.oid <> to_regclass('pipeline_reconciliation') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_reconciliation') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipeline_reconciliation cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_reconciliation') AND v.oid <> to_regclass('pipeline_reconciliation') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_reconciliation') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.pipeline_reconciliation exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -117,12 +207,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -166,22 +258,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipeline_reconciliation into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'pipeline_reconciliation';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_reconciliation';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'pipeline_reconciliation';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('pipeline_reconciliation')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE pipeline_reconciliation ' || todo; END IF;
-  EXECUTE 'ALTER TABLE pipeline_reconciliation SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$
@@ -243,20 +368,110 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: pipeline_claim
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'pipeline_claim';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_claim') AND v.oid <> to_regclass('pipeline_claim') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_claim') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipeline_claim cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_claim') AND v.oid <> to_regclass('pipeline_claim') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_claim') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.pipeline_claim exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -270,12 +485,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -319,22 +536,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipeline_claim into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'pipeline_claim';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_claim';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'pipeline_claim';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('pipeline_claim')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE pipeline_claim ' || todo; END IF;
-  EXECUTE 'ALTER TABLE pipeline_claim SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$
@@ -396,20 +646,110 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: pipeline_job
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'pipeline_job';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_job') AND v.oid <> to_regclass('pipeline_job') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_job') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipeline_job cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('pipeline_job') AND v.oid <> to_regclass('pipeline_job') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('pipeline_job') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.pipeline_job') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.pipeline_job exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -423,12 +763,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -472,22 +814,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipeline_job into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'pipeline_job';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_job';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'pipeline_job';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('pipeline_job')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE pipeline_job ' || todo; END IF;
-  EXECUTE 'ALTER TABLE pipeline_job SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$

@@ -222,26 +222,103 @@ SELECT set_config('pipestate.part', '0003/1', false);
 
 COMMIT;
 
+SELECT set_config('pipestate.work', '', false);
+
 DO $pipestate$
-DECLARE
-  work text;
-  loud text;
-  below sites.subdomain%TYPE;
-  upto sites.subdomain%TYPE;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
-  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
-  work := ($work$UPDATE sites SET fetch_total = coalesce(fetch_total, 0), fetch_completed = coalesce(fetch_completed, 0), fetch_failed = coalesce(fetch_failed, 0), ocr_total = coalesce(ocr_total, 0), ocr_completed = coalesce(ocr_completed, 0), ocr_failed = coalesce(ocr_failed, 0), compilation_total = coalesce(compilation_total, 0), compilation_completed = coalesce(compilation_completed, 0), compilation_failed = coalesce(compilation_failed, 0), extraction_total = coalesce(extraction_total, 0), extraction_completed = coalesce(extraction_completed, 0), extraction_failed = coalesce(extraction_failed, 0), deploy_total = coalesce(deploy_total, 0), deploy_completed = coalesce(deploy_completed, 0), deploy_failed = coalesce(deploy_failed, 0), coordinator_enqueued = coalesce(coordinator_enqueued, false) WHERE {range} AND (fetch_total IS NULL OR fetch_completed IS NULL OR fetch_failed IS NULL OR ocr_total IS NULL OR ocr_completed IS NULL OR ocr_failed IS NULL OR compilation_total IS NULL OR compilation_completed IS NULL OR compilation_failed IS NULL OR extraction_total IS NULL OR extraction_completed IS NULL OR extraction_failed IS NULL OR deploy_total IS NULL OR deploy_completed IS NULL OR deploy_failed IS NULL OR coordinator_enqueued IS NULL)$work$);
-  EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain IS NOT NULL ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) THEN
+  EXECUTE $ddl$SELECT set_config('pipestate.work', $work$UPDATE sites SET fetch_total = coalesce(fetch_total, 0), fetch_completed = coalesce(fetch_completed, 0), fetch_failed = coalesce(fetch_failed, 0), ocr_total = coalesce(ocr_total, 0), ocr_completed = coalesce(ocr_completed, 0), ocr_failed = coalesce(ocr_failed, 0), compilation_total = coalesce(compilation_total, 0), compilation_completed = coalesce(compilation_completed, 0), compilation_failed = coalesce(compilation_failed, 0), extraction_total = coalesce(extraction_total, 0), extraction_completed = coalesce(extraction_completed, 0), extraction_failed = coalesce(extraction_failed, 0), deploy_total = coalesce(deploy_total, 0), deploy_completed = coalesce(deploy_completed, 0), deploy_failed = coalesce(deploy_failed, 0), coordinator_enqueued = coalesce(coordinator_enqueued, false) WHERE {range} AND (fetch_total IS NULL OR fetch_completed IS NULL OR fetch_failed IS NULL OR ocr_total IS NULL OR ocr_completed IS NULL OR ocr_failed IS NULL OR compilation_total IS NULL OR compilation_completed IS NULL OR compilation_failed IS NULL OR extraction_total IS NULL OR extraction_completed IS NULL OR extraction_failed IS NULL OR deploy_total IS NULL OR deploy_completed IS NULL OR deploy_failed IS NULL OR coordinator_enqueued IS NULL)$work$, false)$ddl$;
+END IF;
+END $pipestate$;
+
+-- sites: 2000 rows at a time, each batch committed
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_size CONSTANT integer := 2000;
+  at_once CONSTANT boolean := false;
+  quiet CONSTANT boolean := false;
+  relation regclass := to_regclass(the_table);
+  work text := nullif(current_setting('pipestate.work', true), '');
+  key text[] := the_key;
+  names text;        -- {t}.a, {t}.b
+  backwards text;
+  texts text;
+  after_last text;   -- conditions on {t}
+  up_to_next text;
+  last text[];
+  next text[];
+  within text;
+  loud text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  SELECT string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I DESC', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I::text', name), ', ' ORDER BY n),
+         format('ROW(%s) > ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$1[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n)),
+         format('ROW(%s) <= ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$2[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n))
+    INTO names, backwards, texts, after_last, up_to_next
+    FROM unnest(key) WITH ORDINALITY AS k (name, n) JOIN pg_attribute ON attrelid = relation AND attname = name;
+  IF names IS NULL AND NOT at_once THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+  END IF;
   LOOP
-    EXIT WHEN upto IS NULL;
-    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND sites.subdomain <= $2)' ELSE '(sites.subdomain > $1 AND sites.subdomain <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.subdomain <= $2)' ELSE '(s.subdomain > $1 AND s.subdomain <= $2)' END)
-      USING below, upto;
+    IF NOT at_once THEN
+      -- the last key of the next batch; not max(), which some types do not have
+      EXECUTE replace(format(
+          'SELECT ARRAY[%1$s] FROM (SELECT * FROM %2$s AS {t} WHERE %3$s ORDER BY %4$s LIMIT %5$s) AS {t} '
+          'ORDER BY %6$s LIMIT 1', texts, relation,
+          CASE WHEN last IS NULL THEN format('(%s) IS NOT NULL', names) ELSE after_last END,
+          names, the_size, backwards), '{t}', 's')
+        INTO next USING last;
+      EXIT WHEN next IS NULL;
+    END IF;
+    IF quiet THEN
+      BEGIN
+        PERFORM set_config('session_replication_role', 'replica', true);
+      EXCEPTION WHEN insufficient_privilege THEN
+        SELECT string_agg(tgname, ', ') INTO loud FROM pg_trigger
+         WHERE last IS NULL AND tgrelid = relation AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 > 0;
+        IF loud IS NOT NULL THEN
+          loud := format('triggers of %s fire for every row that is brought back: %s. If one sets the time of the '
+                         'last change, unchanged rows will look changed; a superuser can do it without them',
+                         the_table, loud);
+          RAISE WARNING '%', loud;
+          PERFORM set_config('pipestate.said',
+                             concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), loud), false);
+        END IF;
+      END;
+    END IF;
+    IF at_once THEN
+      EXECUTE replace(replace(work, '{range}', 'true'), '{range s}', 'true');
+      IF quiet THEN
+        BEGIN
+          PERFORM set_config('session_replication_role', 'origin', true);
+        EXCEPTION WHEN insufficient_privilege THEN NULL;
+        END;
+      END IF;
+      EXIT;
+    END IF;
+    within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
+    EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))
+      USING last, next;
     COMMIT;
-    below := upto;
-    EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain > $1 ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+    last := next;
   END LOOP;
 END $pipestate$;
 
@@ -721,7 +798,7 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
--- lock pipestate_archive.pipeline_job where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -729,7 +806,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipeline_job') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipeline_job') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -760,23 +837,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipeline_job out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipeline_job';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_job';
+  the_name CONSTANT text := 'pipeline_job';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_job'', ''0003'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipeline_job') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipeline_job', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipeline_job', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_job'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipeline_job
@@ -795,7 +898,7 @@ IF to_regclass('pipeline_job') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.pipeline_claim where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -803,7 +906,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipeline_claim') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipeline_claim') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -834,23 +937,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipeline_claim out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipeline_claim';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_claim';
+  the_name CONSTANT text := 'pipeline_claim';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_claim'', ''0003'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipeline_claim') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipeline_claim', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipeline_claim', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_claim'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipeline_claim
@@ -869,7 +998,7 @@ IF to_regclass('pipeline_claim') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -877,7 +1006,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipeline_reconciliation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.pipeline_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -908,23 +1037,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- pipeline_reconciliation out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'pipeline_reconciliation';
+  the_aside CONSTANT text := 'pipestate_archive.pipeline_reconciliation';
+  the_name CONSTANT text := 'pipeline_reconciliation';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_reconciliation'', ''0003'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipeline_reconciliation') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'pipeline_reconciliation', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'pipeline_reconciliation', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''pipeline_reconciliation'', ''0003'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create pipeline_reconciliation

@@ -99,20 +99,110 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: queue_history
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'queue_history';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('queue_history') AND v.oid <> to_regclass('queue_history') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('queue_history') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('queue_history') AND v.oid <> to_regclass('queue_history') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('queue_history') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.queue_history') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.queue_history exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -126,12 +216,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -175,22 +267,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- queue_history into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'queue_history';
+  the_aside CONSTANT text := 'pipestate_archive.queue_history';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'queue_history';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'queue_history'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('queue_history')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('queue_history') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE queue_history ' || todo; END IF;
-  EXECUTE 'ALTER TABLE queue_history SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$
@@ -252,20 +377,110 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: worker_heartbeats
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'worker_heartbeats';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('worker_heartbeats') AND v.oid <> to_regclass('worker_heartbeats') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('worker_heartbeats') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('worker_heartbeats') AND v.oid <> to_regclass('worker_heartbeats') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('worker_heartbeats') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.worker_heartbeats exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -279,12 +494,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -328,22 +545,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- worker_heartbeats into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'worker_heartbeats';
+  the_aside CONSTANT text := 'pipestate_archive.worker_heartbeats';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'worker_heartbeats';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'worker_heartbeats'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('worker_heartbeats')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('worker_heartbeats') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE worker_heartbeats ' || todo; END IF;
-  EXECUTE 'ALTER TABLE worker_heartbeats SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$
@@ -405,20 +655,110 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: job_results
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'job_results';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('job_results') AND v.oid <> to_regclass('job_results') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('job_results') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('job_results') AND v.oid <> to_regclass('job_results') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('job_results') AND conrelid <> confrelid AND true) AS others (what)));
-END IF;
-END $pipestate$;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean) AND to_regclass('pipestate_archive.job_results') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.job_results exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -432,12 +772,14 @@ DO $pipestate$
 BEGIN
 IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -481,22 +823,55 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- job_results into the archive
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'job_results';
+  the_aside CONSTANT text := 'pipestate_archive.job_results';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'job_results';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'job_results');
+  the_baseline CONSTANT text := NULL;
+  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'job_results'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('job_results')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE job_results ' || todo; END IF;
-  EXECUTE 'ALTER TABLE job_results SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 DO $pipestate$

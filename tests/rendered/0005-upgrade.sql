@@ -145,7 +145,7 @@ BEGIN
   END IF;
 END $pipestate$;
 
--- lock pipestate_archive.jobs where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -153,7 +153,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -184,23 +184,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- jobs out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'jobs';
+  the_aside CONSTANT text := 'pipestate_archive.jobs';
+  the_name CONSTANT text := 'jobs';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('jobs') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'jobs', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'jobs', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''jobs'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create jobs
@@ -258,7 +284,7 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
--- lock pipestate_archive.job_results where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -266,7 +292,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.job_results') IS NOT NULL AND to_regclass('job_results') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.job_results') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.job_results') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -297,23 +323,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- job_results out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'job_results';
+  the_aside CONSTANT text := 'pipestate_archive.job_results';
+  the_name CONSTANT text := 'job_results';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.job_results') IS NOT NULL AND to_regclass('job_results') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'job_results', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'job_results', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''job_results'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create job_results
@@ -346,7 +398,7 @@ IF to_regclass('job_results') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.worker_heartbeats where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -354,7 +406,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL AND to_regclass('worker_heartbeats') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.worker_heartbeats') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -385,23 +437,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- worker_heartbeats out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'worker_heartbeats';
+  the_aside CONSTANT text := 'pipestate_archive.worker_heartbeats';
+  the_name CONSTANT text := 'worker_heartbeats';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL AND to_regclass('worker_heartbeats') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'worker_heartbeats', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'worker_heartbeats', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''worker_heartbeats'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create worker_heartbeats
@@ -425,7 +503,7 @@ IF to_regclass('worker_heartbeats') IS NULL THEN
 END IF;
 END $pipestate$;
 
--- lock pipestate_archive.queue_history where needed: 200 ms at a time, for up to 60 s
+-- lock them where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
@@ -433,7 +511,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.queue_history') IS NOT NULL AND to_regclass('queue_history') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.queue_history') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('pipestate_archive.queue_history') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -464,23 +542,49 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- queue_history out of the archive, where it is there
 DO $pipestate$
 DECLARE
-  home text;
-  keys jsonb;
-  ours boolean;
-  rule record;
+  the_table CONSTANT text := 'queue_history';
+  the_aside CONSTANT text := 'pipestate_archive.queue_history';
+  the_name CONSTANT text := 'queue_history';
+  forget CONSTANT boolean := true;
+  remember CONSTANT text := 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING';
+  entry record;
+  back text;
+  rule jsonb;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.queue_history') IS NOT NULL AND to_regclass('queue_history') IS NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT origin, definition -> 'foreign_keys', definition -> 'ours' INTO home, keys, ours FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history';
-  IF home IS NULL THEN RETURN; END IF;
-  EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %I', 'queue_history', home);
-  FOR rule IN SELECT key, value FROM jsonb_each_text(keys) LOOP
-    EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', home, 'queue_history', rule.key,
-      regexp_replace(rule.value, '( NOT VALID)?$', ' NOT VALID'));
+IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
+  IF to_regnamespace(entry.origin) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the schema %s, from which %s was archived, is gone: create it, then run the same again',
+      entry.origin, the_table);
+  END IF;
+  back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
+  IF to_regclass(back) IS NOT NULL THEN
+    IF forget THEN RETURN; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists again, so the archived one cannot come back: rename or drop it, then run the same again',
+      the_table);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', the_aside, entry.origin);
+  FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', back, rule ->> 'name',
+      CASE WHEN (rule ->> 'validated')::boolean THEN (rule ->> 'definition') || ' NOT VALID'
+           ELSE rule ->> 'definition' END);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', back, rule ->> 'comment');
+    END IF;
   END LOOP;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history';
-  IF ours THEN EXECUTE 'INSERT INTO pipestate.object (kind, name, revision) VALUES (''table'', ''queue_history'', ''0005'') ON CONFLICT DO NOTHING'; END IF;
+  IF forget THEN
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  END IF;
+  IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
+    EXECUTE remember;
+  END IF;
 END $pipestate$;
 
 -- create queue_history
@@ -647,26 +751,103 @@ SELECT set_config('pipestate.part', '0005/1', false);
 
 COMMIT;
 
+SELECT set_config('pipestate.work', '', false);
+
 DO $pipestate$
-DECLARE
-  work text;
-  loud text;
-  below job_results.id%TYPE;
-  upto job_results.id%TYPE;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
-  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
-  work := ($work$UPDATE job_results SET idempotency_key = coalesce(idempotency_key, 'adopted:' || id) WHERE {range} AND (idempotency_key IS NULL)$work$);
-  EXECUTE 'SELECT k FROM (SELECT id AS k FROM job_results WHERE id IS NOT NULL ORDER BY id LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) THEN
+  EXECUTE $ddl$SELECT set_config('pipestate.work', $work$UPDATE job_results SET idempotency_key = coalesce(idempotency_key, 'adopted:' || id) WHERE {range} AND (idempotency_key IS NULL)$work$, false)$ddl$;
+END IF;
+END $pipestate$;
+
+-- job_results: 2000 rows at a time, each batch committed
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'job_results';
+  the_key CONSTANT text[] := ARRAY['id']::text[];
+  the_size CONSTANT integer := 2000;
+  at_once CONSTANT boolean := false;
+  quiet CONSTANT boolean := false;
+  relation regclass := to_regclass(the_table);
+  work text := nullif(current_setting('pipestate.work', true), '');
+  key text[] := the_key;
+  names text;        -- {t}.a, {t}.b
+  backwards text;
+  texts text;
+  after_last text;   -- conditions on {t}
+  up_to_next text;
+  last text[];
+  next text[];
+  within text;
+  loud text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  SELECT string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I DESC', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I::text', name), ', ' ORDER BY n),
+         format('ROW(%s) > ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$1[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n)),
+         format('ROW(%s) <= ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$2[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n))
+    INTO names, backwards, texts, after_last, up_to_next
+    FROM unnest(key) WITH ORDINALITY AS k (name, n) JOIN pg_attribute ON attrelid = relation AND attname = name;
+  IF names IS NULL AND NOT at_once THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+  END IF;
   LOOP
-    EXIT WHEN upto IS NULL;
-    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND job_results.id <= $2)' ELSE '(job_results.id > $1 AND job_results.id <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.id <= $2)' ELSE '(s.id > $1 AND s.id <= $2)' END)
-      USING below, upto;
+    IF NOT at_once THEN
+      -- the last key of the next batch; not max(), which some types do not have
+      EXECUTE replace(format(
+          'SELECT ARRAY[%1$s] FROM (SELECT * FROM %2$s AS {t} WHERE %3$s ORDER BY %4$s LIMIT %5$s) AS {t} '
+          'ORDER BY %6$s LIMIT 1', texts, relation,
+          CASE WHEN last IS NULL THEN format('(%s) IS NOT NULL', names) ELSE after_last END,
+          names, the_size, backwards), '{t}', 's')
+        INTO next USING last;
+      EXIT WHEN next IS NULL;
+    END IF;
+    IF quiet THEN
+      BEGIN
+        PERFORM set_config('session_replication_role', 'replica', true);
+      EXCEPTION WHEN insufficient_privilege THEN
+        SELECT string_agg(tgname, ', ') INTO loud FROM pg_trigger
+         WHERE last IS NULL AND tgrelid = relation AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 > 0;
+        IF loud IS NOT NULL THEN
+          loud := format('triggers of %s fire for every row that is brought back: %s. If one sets the time of the '
+                         'last change, unchanged rows will look changed; a superuser can do it without them',
+                         the_table, loud);
+          RAISE WARNING '%', loud;
+          PERFORM set_config('pipestate.said',
+                             concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), loud), false);
+        END IF;
+      END;
+    END IF;
+    IF at_once THEN
+      EXECUTE replace(replace(work, '{range}', 'true'), '{range s}', 'true');
+      IF quiet THEN
+        BEGIN
+          PERFORM set_config('session_replication_role', 'origin', true);
+        EXCEPTION WHEN insufficient_privilege THEN NULL;
+        END;
+      END IF;
+      EXIT;
+    END IF;
+    within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
+    EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))
+      USING last, next;
     COMMIT;
-    below := upto;
-    EXECUTE 'SELECT k FROM (SELECT id AS k FROM job_results WHERE id > $1 ORDER BY id LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+    last := next;
   END LOOP;
 END $pipestate$;
 

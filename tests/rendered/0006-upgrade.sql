@@ -61,17 +61,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -102,17 +103,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -120,11 +122,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -148,88 +150,39 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -249,21 +202,23 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -272,15 +227,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -300,31 +306,33 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -332,7 +340,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-site-progress-writes: recent = 0
+-- recent-site-progress-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -348,39 +356,43 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS recent, max(updated_at) AS latest
-FROM site_progress
-WHERE updated_at > now() - interval '24 hours' OR started_at > now() - interval '24 hours'
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
+            ELSE 'begun within 24 hours' END AS fault,
+       p.subdomain, p.current_stage, p.updated_at, p.started_at
+FROM site_progress p
+WHERE p.updated_at > now() - interval '24 hours' OR p.started_at > now() - interval '24 hours'
+ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -396,45 +408,53 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -450,65 +470,79 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -524,40 +558,86 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- backfill-complete: rows = 0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
+FROM site_progress p
+JOIN sites s ON s.subdomain::text = p.subdomain::text
+WHERE p.current_stage::text = 'ocr' AND s.current_stage IS NULL
+  AND (p.updated_at IS NULL OR p.updated_at < now() - interval '2 hours')
+ORDER BY p.updated_at NULLS FIRST, p.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -572,7 +652,7 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
@@ -603,7 +683,816 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+    )
+    INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
+    SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
+    FROM recorded, pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (check_id text, outcome text, level text, required text, observed jsonb, message text, duration_ms double precision);
+    END;
+  END IF;
+    END IF;
+  END IF;
+  PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0006/1 passed'))::text, true);
+END $pipestate$;
+
+-- what could not come back as it was: site_progress
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '0006';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
+BEGIN
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('site_progress') IS NOT NULL) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF (to_regclass('site_progress') IS NOT NULL) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
+)$ddl$;
+END IF;
+END $pipestate$;
+
+-- when each row of sites was changed last
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_source CONSTANT text := 'sites';
+  the_changed_at CONSTANT text := 'updated_at';
+  the_baseline CONSTANT text := 'pipestate_archive.site_progress_before_0006';
+  key text[] := the_key;
+  names text;
+BEGIN
+IF to_regclass(the_table) IS NULL OR to_regclass(the_source) IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum
+                 WHERE indrelid = to_regclass(the_table) AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  names := (SELECT string_agg(format('%I', name), ', ') FROM unnest(key) AS name);
+  EXECUTE format('DROP TABLE IF EXISTS %s', the_baseline);
+  EXECUTE format('CREATE TABLE %s AS SELECT %s, %I AS pipestate_changed_at FROM %s',
+                 the_baseline, names, the_changed_at, the_source);
+  EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s)', the_baseline, names);
+  EXECUTE format('ANALYZE %s', the_baseline);
+END $pipestate$;
+
+-- the gate sites-consolidation/readiness, revision 0006, pass 1
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
+SET LOCAL standard_conforming_strings = on;
+
+-- where the database stands, and whether there is anything to lose
+DO $pipestate$
+DECLARE
+  filled boolean := false;
+  before boolean;
+  t text;
+BEGIN
+  IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0005']::text[])
+      OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[] THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+  END IF;
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+  END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
+      IF to_regclass(t) IS NOT NULL AND NOT filled THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
+      END IF;
+    END LOOP;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  PERFORM set_config('pipestate.look', jsonb_build_object('of', '0006/1', 'filled', filled,
+    'before', filled, 'results', '[]'::jsonb)::text, true);
+  PERFORM set_config('pipestate.statement_timeout', current_setting('statement_timeout'), true);
+  PERFORM set_config('statement_timeout', '30s', true);
+END $pipestate$;
+
+-- backup-taken: people >= 1
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
+) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
+    'required', 'people >= 1', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- stuck-sites: stuck_pct < 1.0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
+FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
+) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
+    'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- health-score: health_score >= 95.0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
+             AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
+      FROM sites
+      WHERE current_stage IS NOT NULL) AS known
+) SELECT count(*), coalesce(bool_and((q."health_score" >= 95.0 AND q."health_score"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
+    'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- manual-interventions: interventions = 0 and days_on_record >= 7
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
+FROM pipeline_reconciliation
+) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
+    'required', 'interventions = 0 and days_on_record >= 7', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- recent-site-progress-writes: rows = 0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
+            ELSE 'begun within 24 hours' END AS fault,
+       p.subdomain, p.current_stage, p.updated_at, p.started_at
+FROM site_progress p
+WHERE p.updated_at > now() - interval '24 hours' OR p.started_at > now() - interval '24 hours'
+ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- recent-legacy-column-writes: rows = 0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- no-dependents: rows = 0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
+  UNION ALL
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
+)
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'soak', 'outcome', outcome, 'level', 'block',
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- backfill-complete: rows = 0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
+FROM site_progress p
+JOIN sites s ON s.subdomain::text = p.subdomain::text
+WHERE p.current_stage::text = 'ocr' AND s.current_stage IS NULL
+  AND (p.updated_at IS NULL OR p.updated_at < now() - interval '2 hours')
+ORDER BY p.updated_at NULLS FIRST, p.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- the gate sites-consolidation/readiness: open or closed
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  found text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
+  IF (look ->> 'filled')::boolean THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    END IF;
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+      FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+    END IF;
+    IF found IS NOT NULL OR true THEN
+  IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
+    DECLARE
+      stranger record;
+    BEGIN
+    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
+    WITH recorded AS (
+      INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -682,17 +1571,18 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -723,17 +1613,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -741,11 +1632,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -769,88 +1660,39 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -870,21 +1712,23 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -893,15 +1737,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -921,31 +1816,33 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -953,7 +1850,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-site-progress-writes: recent = 0
+-- recent-site-progress-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -969,39 +1866,43 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS recent, max(updated_at) AS latest
-FROM site_progress
-WHERE updated_at > now() - interval '24 hours' OR started_at > now() - interval '24 hours'
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
+            ELSE 'begun within 24 hours' END AS fault,
+       p.subdomain, p.current_stage, p.updated_at, p.started_at
+FROM site_progress p
+WHERE p.updated_at > now() - interval '24 hours' OR p.started_at > now() - interval '24 hours'
+ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'recent = 0', 'runbooks/sites-consolidation.md:948', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:607', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1017,45 +1918,53 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1071,65 +1980,79 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1145,40 +2068,86 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- backfill-complete: rows = 0
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
+FROM site_progress p
+JOIN sites s ON s.subdomain::text = p.subdomain::text
+WHERE p.current_stage::text = 'ocr' AND s.current_stage IS NULL
+  AND (p.updated_at IS NULL OR p.updated_at < now() - interval '2 hours')
+ORDER BY p.updated_at NULLS FIRST, p.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1193,7 +2162,7 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY['recent-site-progress-writes']::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] END) THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY['recent-site-progress-writes']::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] END) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
@@ -1224,7 +2193,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1244,23 +2213,121 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('site_progress') AND v.oid <> to_regclass('site_progress') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('site_progress') AND conrelid <> confrelid AND true) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('site_progress') AND v.oid <> to_regclass('site_progress') AND true UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('site_progress') AND conrelid <> confrelid AND true) AS others (what)));
+IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
 END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
--- a condition that must not hold
+-- what could not come back as it was: site_progress
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_columns CONSTANT text[] := NULL;
+  the_revision CONSTANT text := '0006';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF to_regclass('site_progress') IS NOT NULL AND (true) AND to_regclass('pipestate_archive.site_progress') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('pipestate_archive.site_progress exists already, from an earlier archive: look at it, drop it, then run the same again');
-END IF;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
@@ -1286,12 +2353,14 @@ BEGIN
 BEGIN
 IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$$stmt$;
@@ -1342,6 +2411,7 @@ BEGIN
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- site_progress into the archive
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
@@ -1349,20 +2419,52 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'site_progress';
+  the_aside CONSTANT text := 'pipestate_archive.site_progress';
+  the_archive CONSTANT text := 'pipestate_archive';
+  the_name CONSTANT text := 'site_progress';
+  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress');
+  the_baseline CONSTANT text := 'pipestate_archive.site_progress_before_0006';
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  foreign_keys jsonb;
+  parents jsonb;
   todo text;
 BEGIN
-  IF NOT (to_regclass('site_progress') IS NOT NULL AND (true)) THEN RETURN; END IF;
-  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-SELECT 'table', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-  'ours', EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress'),
-  'foreign_keys', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f'), '{}'),
-  'parents', coalesce((SELECT jsonb_agg(DISTINCT confrelid::regclass::text) FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f'), '[]'))
-FROM pg_class WHERE oid = to_regclass('site_progress')
-ON CONFLICT (kind, name) DO UPDATE
-SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition$ddl$;
-  SELECT string_agg(format('DROP CONSTRAINT %I', conname), ', ') INTO todo FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f';
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE site_progress ' || todo; END IF;
-  EXECUTE 'ALTER TABLE site_progress SET SCHEMA pipestate_archive';
+IF relation IS NULL OR NOT applies THEN RETURN; END IF;
+  IF to_regclass(the_aside) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+  END IF;
+  SELECT string_agg(i.relname, ', ') INTO todo
+    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
+   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
+  IF todo IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
+      'rename the index, then run the same again', the_archive, todo, the_table);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
+         jsonb_agg(DISTINCT confrelid::regclass::text),
+         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
+    INTO foreign_keys, parents, todo
+    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
+  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
+           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$$stmt$;
 END $pipestate_$;
 
@@ -1388,12 +2490,14 @@ BEGIN
 BEGIN
 IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$$stmt$;
@@ -1404,7 +2508,7 @@ BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
-  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition) VALUES ('table', 'site_progress', current_schema(), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
+  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('table', 'site_progress', '', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
 END $pipestate$;
 
 DO $pipestate$

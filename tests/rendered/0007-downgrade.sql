@@ -40,17 +40,47 @@ IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
 END IF;
 END $pipestate$;
 
+-- what was said about sites
 DO $pipestate$
 DECLARE
-  known boolean;
+  before text;
 BEGIN
   IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
-    SELECT definition ? 'absent' OR to_regclass('pipestate_archive.sites_columns') IS NOT NULL INTO known FROM pipestate_archive.manifest
-    WHERE kind = 'columns' AND name = 'sites';
+    SELECT definition ->> 'comment' INTO before FROM pipestate_archive.manifest WHERE kind = 'comment' AND name = 'sites' AND revision = '0007';
+    DELETE FROM pipestate_archive.manifest WHERE kind = 'comment' AND name = 'sites' AND revision = '0007';
   END IF;
-  IF known IS NOT TRUE THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the archive of the legacy columns of sites is gone (purged?), so this downgrade cannot bring it back. To go on and have it empty, or derived from the new columns: alembic -x force=''reason'' downgrade ...');
+  IF obj_description(to_regclass('sites'), 'pg_class') = 'Sites and the one account of their pipeline state: current_stage, counters, last error' THEN
+    EXECUTE format('COMMENT ON TABLE sites IS %L', before);
   END IF;
+END $pipestate$;
+
+-- the archive of the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites must be there
+DO $pipestate$
+DECLARE
+  the_kind CONSTANT text := 'columns';
+  the_what CONSTANT text := 'the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites';
+  the_table CONSTANT text := 'sites';
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_aside CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  force_record CONSTANT text := NULL;
+  known boolean;
+BEGIN
+IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
+    -- a table is in the archive, or back already in a run that was killed
+    SELECT definition ? 'absent' OR to_regclass(the_aside) IS NOT NULL
+           OR the_kind = 'table' AND to_regclass(the_table) IS NOT NULL INTO known
+      FROM pipestate_archive.manifest WHERE kind = the_kind AND name = the_name AND revision = the_revision;
+  END IF;
+  IF known IS TRUE THEN RETURN; END IF;
+  IF force_record IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the archive of %s is gone (purged?), so this downgrade cannot bring it back. To go on without it, with what '
+      'can be derived: alembic -x force=''reason'' downgrade ...', the_what);
+  END IF;
+  EXECUTE force_record;
+  PERFORM set_config('pipestate.said', concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''),
+    format('the archive of %s is gone, and this was forced: what it held does not come back', the_what)), false);
 END $pipestate$;
 
 DO $pipestate$
@@ -64,12 +94,14 @@ DO $pipestate$
 BEGIN
 IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -82,7 +114,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -113,82 +145,231 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites come back, empty at first
 DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'sites';
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_changed_at CONSTANT text := 'updated_at';
+  the_derived CONSTANT jsonb := jsonb_build_object('status', $sql$CASE WHEN (s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
+  OR lower(s.last_error_message) LIKE '%no pdfs found%')) THEN 'no_documents'
+  WHEN s.current_stage = 'ocr' THEN 'needs_ocr'
+  WHEN s.current_stage IN ('compilation', 'extraction') THEN 'needs_extraction'
+  WHEN s.current_stage = 'deploy' THEN 'needs_deploy'
+  WHEN s.current_stage = 'completed' THEN 'deployed'
+  ELSE a.status END$sql$,
+    'extraction_status', $sql$CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total AND s.extraction_completed = 0 THEN 'failed'
+  WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN 'completed'
+  ELSE coalesce(a.extraction_status, 'pending') END$sql$,
+    'last_updated', $sql$coalesce(to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS'), a.last_updated)$sql$,
+    'last_deployed', $sql$CASE WHEN s.current_stage = 'completed' AND NOT coalesce((s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
+  OR lower(s.last_error_message) LIKE '%no pdfs found%')), false) THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE a.last_deployed END$sql$,
+    'last_extracted', $sql$CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE a.last_extracted END$sql$);
+  relation regclass := to_regclass(the_table);
+  copy regclass := to_regclass(the_copy);
+  wanted jsonb;
+  added text[];
   todo text;
-  old_comment text;
+  key text[];
+  file oid;
+  keys text;
+  untouched text;
+  fresh text;
+  changed text;
+  expressions text;
+  archived text;
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  SELECT string_agg(format('ADD COLUMN IF NOT EXISTS %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n)
-    || coalesce(', ' || string_agg(format('ALTER COLUMN %I SET DEFAULT %s', c ->> 'name', c ->> 'default'), ', ')
-                FILTER (WHERE c ->> 'default' IS NOT NULL), ''), min(definition ->> 'comment')
-  INTO todo, old_comment
-  FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS x (c, n)
-  WHERE kind = 'columns' AND name = 'sites';
-  EXECUTE 'ALTER TABLE sites ' || todo;
-  EXECUTE format('COMMENT ON TABLE sites IS %L', old_comment);
+PERFORM set_config('pipestate.work', '', false);
+  IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT definition -> 'columns' INTO wanted FROM pipestate_archive.manifest
+   WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
+  IF wanted IS NULL THEN RETURN; END IF;
+  added := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(wanted) WITH ORDINALITY AS x (c, n) ORDER BY n);
+
+  file := (SELECT relfilenode FROM pg_class WHERE oid = relation);
+  SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n) INTO todo
+    FROM jsonb_array_elements(wanted) WITH ORDINALITY AS x (c, n)
+   WHERE NOT EXISTS (SELECT FROM pg_attribute
+                     WHERE attrelid = relation AND attname = c ->> 'name' AND NOT attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %s %s', relation, todo);
+    IF file <> (SELECT relfilenode FROM pg_class WHERE oid = relation)
+        OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attname = ANY (added) AND atthasmissing) THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'the columns of %s came back with values of their own, so the archived ones could not be told from them: '
+        'nothing was changed', the_table);
+    END IF;
+    SELECT string_agg(format('ALTER COLUMN %I %s', c ->> 'name', setting), ', ') INTO todo
+      FROM jsonb_array_elements(wanted) AS x (c)
+      CROSS JOIN LATERAL (SELECT jsonb_array_elements_text(c -> 'settings')
+                          UNION ALL SELECT 'SET DEFAULT ' || (c ->> 'default') WHERE c ->> 'default' IS NOT NULL)
+        AS s (setting);
+    IF todo IS NOT NULL THEN EXECUTE format('ALTER TABLE %s %s', relation, todo); END IF;
+  END IF;
+
+  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
+               WHERE indrelid = copy AND indisprimary ORDER BY n);
+  keys := (SELECT string_agg(format('{t}.%I', name), ', ') FROM unnest(key) AS name);
+  untouched := (SELECT string_agg(format('{t}.%I IS NULL', name), ' AND ') FROM unnest(added) AS name);
+  fresh := format('o.%I IS NULL', key[1]);
+  changed := CASE WHEN the_changed_at IS NULL THEN 'false'
+                  ELSE format('s.%I::text IS DISTINCT FROM o.pipestate_changed_at::text', the_changed_at) END;
+  archived := (SELECT string_agg(format('o.%1$I::text AS %1$I', attname), ', ') FROM pg_attribute
+               WHERE attrelid = copy AND attnum > 0 AND NOT attisdropped);
+  -- A text that an enum does not have becomes NULL.
+  SELECT string_agg(format('CASE WHEN %1$s THEN coalesce(%2$s, %3$s) WHEN %4$s THEN coalesce(%2$s, o.%5$I) '
+                           'ELSE o.%5$I END AS %5$I', fresh, coalesce(expression, 'NULL::' || format_type(atttypid, -1)),
+                           coalesce(pg_get_expr(adbin, adrelid), 'NULL'), changed, attname), ', ' ORDER BY attnum)
+    INTO expressions
+    FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum JOIN pg_type t ON t.oid = atttypid
+    CROSS JOIN LATERAL (SELECT format(
+        CASE WHEN typtype = 'e' THEN '(SELECT e.enumlabel::text::%1$s FROM pg_catalog.pg_enum e '
+                                     'WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)'
+             ELSE '(%3$s)::%1$s' END, format_type(atttypid, -1), atttypid, the_derived ->> attname)
+        WHERE the_derived ? attname UNION ALL SELECT NULL WHERE NOT the_derived ? attname) AS d (expression)
+   WHERE attrelid = relation AND attname = ANY (added) AND NOT attisdropped;
+  PERFORM set_config('pipestate.work', format(
+    'WITH wanted AS MATERIALIZED (SELECT %1$s, %2$s, (%3$s) OR (%4$s) AS pipestate_derived, '
+    'o.pipestate_returned IS FALSE AS pipestate_again '
+    'FROM %5$s s LEFT JOIN %6$s o ON ROW(%1$s) = ROW(%7$s) CROSS JOIN LATERAL (SELECT %8$s) a '
+    'WHERE {range s} AND o.pipestate_returned IS NOT TRUE AND (o.pipestate_returned IS FALSE OR %9$s)), '
+    'back AS (UPDATE %5$s AS t SET %10$s FROM wanted w WHERE ROW(%11$s) = ROW(%12$s) AND (w.pipestate_again OR %13$s) '
+    'RETURNING %11$s, %14$s, w.pipestate_derived) '
+    'UPDATE %6$s o SET pipestate_returned = b.pipestate_derived OR ROW(%16$s)::record *= ROW(%17$s)::record '
+    'FROM back b WHERE ROW(%7$s) = ROW(%15$s)',
+    replace(keys, '{t}', 's'), expressions, fresh, changed, relation, copy, replace(keys, '{t}', 'o'), archived,
+    replace(untouched, '{t}', 's'),
+    (SELECT string_agg(format('%1$I = w.%1$I', name), ', ') FROM unnest(added) AS name),
+    replace(keys, '{t}', 't'), replace(keys, '{t}', 'w'), replace(untouched, '{t}', 't'),
+    (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(added) AS name), replace(keys, '{t}', 'b'),
+    (SELECT string_agg(format('b.%I', attname), ', ' ORDER BY attnum) FROM pg_attribute
+      WHERE attrelid = relation AND attname = ANY (added) AND NOT attisdropped),
+    (SELECT string_agg(format('o.%I::%s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum)
+       FROM pg_attribute WHERE attrelid = relation AND attname = ANY (added) AND NOT attisdropped)), false);
 END $pipestate$;
 
 SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
+-- sites: 2000 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
-  work text;
+  the_table CONSTANT text := 'sites';
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_size CONSTANT integer := 2000;
+  at_once CONSTANT boolean := false;
+  quiet CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  work text := nullif(current_setting('pipestate.work', true), '');
+  key text[] := the_key;
+  names text;        -- {t}.a, {t}.b
+  backwards text;
+  texts text;
+  after_last text;   -- conditions on {t}
+  up_to_next text;
+  last text[];
+  next text[];
+  within text;
   loud text;
-  below sites.subdomain%TYPE;
-  upto sites.subdomain%TYPE;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
-  IF NOT (to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  work := (SELECT format('UPDATE sites SET %s FROM (SELECT s.subdomain AS k, %s FROM sites s LEFT JOIN pipestate_archive.sites_columns o USING (subdomain) CROSS JOIN LATERAL (SELECT %s) a WHERE {range s}) v WHERE v.k = sites.subdomain AND {range} AND %s', (SELECT string_agg(format('%1$I = v.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND attname IN (SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('pipestate_archive.sites_columns'))), (SELECT string_agg(format('CASE WHEN %s THEN coalesce(%s, o.%I) ELSE o.%I END AS %I', 'a.subdomain IS NULL OR s.updated_at > (SELECT archived_at FROM pipestate_archive.manifest WHERE kind = ''columns'' AND name = ''sites'')', format(CASE WHEN (SELECT typtype = 'e' FROM pg_type WHERE oid = attribute.atttypid) THEN '(SELECT e.enumlabel::text::%1$s FROM pg_enum e WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)' ELSE '(%3$s)::%1$s' END, format_type(attribute.atttypid, NULL), attribute.atttypid::oid, x.expression), name, name, name), ', ') FROM (VALUES ('status', 'CASE WHEN (s.current_stage = ''completed'' AND (lower(s.last_error_message) LIKE ''%no documents%''
-  OR lower(s.last_error_message) LIKE ''%no pdfs found%'')) THEN ''no_documents''
-  WHEN s.current_stage = ''ocr'' THEN ''needs_ocr''
-  WHEN s.current_stage IN (''compilation'', ''extraction'') THEN ''needs_extraction''
-  WHEN s.current_stage = ''deploy'' THEN ''needs_deploy''
-  WHEN s.current_stage = ''completed'' THEN ''deployed''
-  ELSE a.status END'), ('extraction_status', 'CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total AND s.extraction_completed = 0 THEN ''failed''
-  WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN ''completed''
-  ELSE coalesce(a.extraction_status, ''pending'') END'), ('last_updated', 'coalesce(to_char(s.updated_at AT TIME ZONE ''UTC'', ''YYYY-MM-DD"T"HH24:MI:SS''), a.last_updated)'), ('last_deployed', 'CASE WHEN s.current_stage = ''completed'' AND NOT coalesce((s.current_stage = ''completed'' AND (lower(s.last_error_message) LIKE ''%no documents%''
-  OR lower(s.last_error_message) LIKE ''%no pdfs found%'')), false)
-  THEN to_char(s.updated_at AT TIME ZONE ''UTC'', ''YYYY-MM-DD"T"HH24:MI:SS'') ELSE a.last_deployed END'), ('last_extracted', 'CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN to_char(s.updated_at AT TIME ZONE ''UTC'', ''YYYY-MM-DD"T"HH24:MI:SS'') ELSE a.last_extracted END')) AS x (name, expression) JOIN pg_attribute attribute ON attrelid = to_regclass('pipestate_archive.sites_columns') AND attname = x.name), (SELECT string_agg(format('o.%1$I::text AS %1$I', attname), ', ') FROM pg_attribute WHERE attrelid = to_regclass('pipestate_archive.sites_columns') AND attnum > 0), (SELECT string_agg(format('(%1$s.%2$I IS NULL OR %1$s.%2$I = %3$s)', 'sites', attname, coalesce(pg_get_expr(adbin, adrelid), 'NULL')), ' AND ') FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND attname IN (SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('pipestate_archive.sites_columns')))));
-  EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain IS NOT NULL ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  SELECT string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I DESC', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I::text', name), ', ' ORDER BY n),
+         format('ROW(%s) > ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$1[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n)),
+         format('ROW(%s) <= ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$2[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n))
+    INTO names, backwards, texts, after_last, up_to_next
+    FROM unnest(key) WITH ORDINALITY AS k (name, n) JOIN pg_attribute ON attrelid = relation AND attname = name;
+  IF names IS NULL AND NOT at_once THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+  END IF;
   LOOP
-    EXIT WHEN upto IS NULL;
-    BEGIN
-      PERFORM set_config('session_replication_role', 'replica', true);
-    EXCEPTION WHEN insufficient_privilege THEN
-      SELECT string_agg(tgname, ', ') INTO loud FROM pg_trigger WHERE below IS NULL
-        AND tgrelid = to_regclass('sites') AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 > 0;
-      IF loud IS NOT NULL THEN
-        RAISE WARNING 'triggers of sites fire for every row that is brought back: %; if one sets the time of the '
-          'last change, unchanged rows will look changed. A superuser can do it without them', loud;
+    IF NOT at_once THEN
+      -- the last key of the next batch; not max(), which some types do not have
+      EXECUTE replace(format(
+          'SELECT ARRAY[%1$s] FROM (SELECT * FROM %2$s AS {t} WHERE %3$s ORDER BY %4$s LIMIT %5$s) AS {t} '
+          'ORDER BY %6$s LIMIT 1', texts, relation,
+          CASE WHEN last IS NULL THEN format('(%s) IS NOT NULL', names) ELSE after_last END,
+          names, the_size, backwards), '{t}', 's')
+        INTO next USING last;
+      EXIT WHEN next IS NULL;
+    END IF;
+    IF quiet THEN
+      BEGIN
+        PERFORM set_config('session_replication_role', 'replica', true);
+      EXCEPTION WHEN insufficient_privilege THEN
+        SELECT string_agg(tgname, ', ') INTO loud FROM pg_trigger
+         WHERE last IS NULL AND tgrelid = relation AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 > 0;
+        IF loud IS NOT NULL THEN
+          loud := format('triggers of %s fire for every row that is brought back: %s. If one sets the time of the '
+                         'last change, unchanged rows will look changed; a superuser can do it without them',
+                         the_table, loud);
+          RAISE WARNING '%', loud;
+          PERFORM set_config('pipestate.said',
+                             concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), loud), false);
+        END IF;
+      END;
+    END IF;
+    IF at_once THEN
+      EXECUTE replace(replace(work, '{range}', 'true'), '{range s}', 'true');
+      IF quiet THEN
+        BEGIN
+          PERFORM set_config('session_replication_role', 'origin', true);
+        EXCEPTION WHEN insufficient_privilege THEN NULL;
+        END;
       END IF;
-    END;
-    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND sites.subdomain <= $2)' ELSE '(sites.subdomain > $1 AND sites.subdomain <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.subdomain <= $2)' ELSE '(s.subdomain > $1 AND s.subdomain <= $2)' END)
-      USING below, upto;
+      EXIT;
+    END IF;
+    within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
+    EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))
+      USING last, next;
     COMMIT;
-    below := upto;
-    EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain > $1 ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+    last := next;
   END LOOP;
 END $pipestate$;
-
-SELECT 'DROP INDEX CONCURRENTLY ' || key FROM jsonb_each_text((SELECT definition -> 'indexes' FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites')) WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(key) AND NOT indisvalid) AND to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL
-  AND current_setting('pipestate.part', true) = '0007/1' \gexec
-
-SELECT regexp_replace(value, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') FROM jsonb_each_text((SELECT definition -> 'indexes' FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites')) WHERE to_regclass(key) IS NULL AND to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL
-  AND current_setting('pipestate.part', true) = '0007/1' \gexec
-
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT (to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) OR NOT EXISTS (SELECT FROM jsonb_object_keys((SELECT definition -> 'indexes' FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites')) AS k LEFT JOIN pg_index ON indexrelid = to_regclass(k) WHERE indisvalid IS NOT TRUE));
 
 BEGIN;
 
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0007/2', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY ' || (i ->> 'name') FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT (i ->> 'of_constraint')::boolean AND to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(i ->> 'name') AND NOT indisvalid)
+  AND current_setting('pipestate.part', true) = '0007/2' \gexec
+
+SELECT regexp_replace(i ->> 'definition', '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT (i ->> 'of_constraint')::boolean AND to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND to_regclass(i ->> 'name') IS NULL
+  AND current_setting('pipestate.part', true) = '0007/2' \gexec
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) OR NOT EXISTS (SELECT FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT (i ->> 'of_constraint')::boolean AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(i ->> 'name') AND indisvalid)));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
@@ -202,7 +383,7 @@ DECLARE
   pause double precision := 0.05;
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
+  IF NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -233,48 +414,133 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what hung on them, and the proof
 DO $pipestate$
 DECLARE
-  rule record;
+  the_table CONSTANT text := 'sites';
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  copy regclass := to_regclass(the_copy);
+  hanging jsonb;
+  key text[];
+  columns text[];
+  lost bigint;
+  rule jsonb;
+  line text;
+  said text[];
 BEGIN
-  IF NOT (to_regclass('pipestate_archive.sites_columns') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
-  FOR rule IN SELECT key, value FROM jsonb_each_text((SELECT definition -> 'constraints' FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites')) LOOP
-    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = rule.key) THEN
+IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT definition INTO hanging FROM pipestate_archive.manifest
+   WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
+  IF hanging IS NULL THEN RETURN; END IF;
+
+  -- Rows that got something else than their archived values, or nothing. What somebody wrote since is theirs.
+  columns := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(hanging -> 'columns') AS x (c));
+  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
+               WHERE indrelid = copy AND indisprimary ORDER BY n);
+  EXECUTE format('SELECT count(*) FROM %1$s t JOIN %2$s o ON ROW(%3$s) = ROW(%4$s) '
+                 'WHERE o.pipestate_returned IS FALSE OR o.pipestate_returned IS NULL AND %5$s AND (%6$s)', relation, copy,
+                 (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(key) AS name),
+                 (SELECT string_agg(format('o.%I', name), ', ') FROM unnest(key) AS name),
+                 (SELECT string_agg(format('t.%I IS NULL', name), ' AND ') FROM unnest(columns) AS name),
+                 (SELECT string_agg(format('NOT (o.%I IS NULL)', name), ' OR ') FROM unnest(columns) AS name))
+    INTO lost;
+  IF lost > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s rows of %s did not get their archived values back, so %s stays: nothing is lost. Something changes them '
+      'as they are written (a trigger, a rule): disable it, then run the same again', lost, the_table, the_copy);
+  END IF;
+
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'columns') LOOP
+    IF rule ->> 'domain' IS NOT NULL THEN
       BEGIN
-        EXECUTE format('ALTER TABLE sites ADD CONSTRAINT %I %s', rule.key, rule.value);
+        EXECUTE format('ALTER TABLE %1$s ALTER COLUMN %2$I DROP DEFAULT, ALTER COLUMN %2$I TYPE %3$s',
+                       relation, rule ->> 'name', rule ->> 'domain');
+        IF rule ->> 'default' IS NOT NULL THEN
+          EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
+                         relation, rule ->> 'name', rule ->> 'default');
+        END IF;
       EXCEPTION WHEN integrity_constraint_violation THEN
-        RAISE WARNING 'constraint % of sites did not come back: rows written since break it', rule.key;
+        said := said || format('%s.%s stays %s: rows written since do not fit into %s',
+                               the_table, rule ->> 'name', rule ->> 'type', rule ->> 'domain');
       END;
     END IF;
-  END LOOP;
-  FOR rule IN SELECT c ->> 'name' AS name, c ->> 'not_null' AS required, c ->> 'comment' AS comment
-      FROM jsonb_array_elements((SELECT definition -> 'columns' FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites')) AS x (c) LOOP
-    IF rule.required::boolean THEN
+    IF (rule ->> 'not_null')::boolean THEN
       BEGIN
-        EXECUTE format('ALTER TABLE sites ALTER COLUMN %I SET NOT NULL', rule.name);
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', relation, rule ->> 'name');
       EXCEPTION WHEN not_null_violation THEN
-        RAISE WARNING 'sites.% stays nullable: rows written since have no value for it', rule.name;
+        said := said || format('%s.%s stays nullable: rows written since have no value for it',
+                               the_table, rule ->> 'name');
       END;
     END IF;
-    IF rule.comment IS NOT NULL THEN
-      EXECUTE format('COMMENT ON COLUMN sites.%I IS %L', rule.name, rule.comment);
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', relation, rule ->> 'name', rule ->> 'comment');
     END IF;
   END LOOP;
-  FOR rule IN SELECT value FROM jsonb_array_elements_text((SELECT definition -> 'grants' FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites')) LOOP
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'sequences') LOOP
+    IF to_regclass(rule ->> 'name') IS NOT NULL THEN
+      EXECUTE format('ALTER SEQUENCE %s OWNED BY %s.%I', rule ->> 'name', relation, rule ->> 'column');
+    END IF;
+  END LOOP;
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'constraints') LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name');
     BEGIN
-      EXECUTE rule.value;
-    EXCEPTION WHEN undefined_object THEN
-      RAISE WARNING 'not granted again, the role is gone: %', rule.value;
+      EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', relation, rule ->> 'name', rule ->> 'definition');
+      IF rule ->> 'comment' IS NOT NULL THEN
+        EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', relation, rule ->> 'comment');
+      END IF;
+    EXCEPTION WHEN integrity_constraint_violation THEN
+      said := said || format('constraint %s of %s did not come back: rows written since break it. It was: %s',
+                             rule ->> 'name', the_table, rule ->> 'definition');
     END;
   END LOOP;
-  DROP TABLE pipestate_archive.sites_columns;
-  DELETE FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites';
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'indexes') LOOP
+    IF rule ->> 'comment' IS NOT NULL AND to_regclass(rule ->> 'name') IS NOT NULL THEN
+      EXECUTE format('COMMENT ON INDEX %s IS %L', rule ->> 'name', rule ->> 'comment');
+    END IF;
+  END LOOP;
+  FOR line IN SELECT jsonb_array_elements_text(hanging -> 'marks') LOOP
+    BEGIN
+      EXECUTE format('ALTER TABLE %s %s', relation, line);
+    EXCEPTION WHEN undefined_object OR object_not_in_prerequisite_state OR wrong_object_type THEN
+      said := said || format('%s has lost its mark: ALTER TABLE %1$s %s failed (%s)', the_table, line, SQLERRM);
+    END;
+  END LOOP;
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'statistics') LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_statistic_ext
+                          WHERE format('%s.%I', stxnamespace::regnamespace, stxname) = rule ->> 'name');
+    EXECUTE rule ->> 'definition';
+    IF rule ->> 'target' IS NOT NULL THEN
+      EXECUTE format('ALTER STATISTICS %s SET STATISTICS %s', rule ->> 'name', rule ->> 'target');
+    END IF;
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON STATISTICS %s IS %L', rule ->> 'name', rule ->> 'comment');
+    END IF;
+  END LOOP;
+  FOR line IN SELECT jsonb_array_elements_text(hanging -> 'grants') LOOP
+    BEGIN
+      EXECUTE line;
+    EXCEPTION WHEN undefined_object THEN
+      said := said || format('not granted again, the role is gone: %s', line);
+    END;
+  END LOOP;
+  EXECUTE format('DROP TABLE %s', copy);
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
+
+  FOREACH line IN ARRAY coalesce(said, '{}') LOOP
+    RAISE WARNING '%', line;
+    PERFORM set_config('pipestate.said',
+                       concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), line), false);
+  END LOOP;
 END $pipestate$;
 
 DO $pipestate$
 BEGIN
 IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
-  EXECUTE $ddl$DELETE FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites'$ddl$;
+  EXECUTE $ddl$DELETE FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites' AND revision = '0007'$ddl$;
 END IF;
 END $pipestate$;
 

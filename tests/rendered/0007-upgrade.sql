@@ -61,21 +61,19 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
-    IF to_regclass(t) IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: fix the name in `lock`, or write may_be_gone=True where that is right', t);
-    END IF;
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
       END IF;
@@ -105,17 +103,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -123,11 +122,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -151,88 +150,39 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -252,21 +202,23 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -275,15 +227,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -303,31 +306,33 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -335,7 +340,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -351,45 +356,53 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -405,65 +418,79 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -479,40 +506,34 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -527,7 +548,7 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
@@ -558,7 +579,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -570,20 +591,216 @@ BEGIN
   PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0007/1 passed'))::text, true);
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_revision CONSTANT text := '0007';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('sites') AND v.oid <> to_regclass('sites') AND d.refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('sites') AND conrelid <> confrelid AND confkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) AS others (what)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites cannot go while others depend on it: %s. Drop or change them, then run the same again', (SELECT string_agg(what, ', ') FROM (SELECT DISTINCT 'view ' || v.oid::regclass::text FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass('sites') AND v.oid <> to_regclass('sites') AND d.refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) UNION SELECT 'foreign key ' || conname || ' of ' || conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass('sites') AND conrelid <> confrelid AND confkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))) AS others (what)));
-END IF;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
--- a condition that must not hold
+-- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_revision CONSTANT text := '0007';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
 BEGIN
-IF (SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND attgenerated <> '') IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites computes %s from other columns, which cannot be archived as values: drop that column, or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', (SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND attgenerated <> ''));
-END IF;
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 DO $pipestate$
@@ -597,12 +814,14 @@ DO $pipestate$
 BEGIN
 IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$;
@@ -646,98 +865,228 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: a copy, which triggers keep true
 DO $pipestate$
 DECLARE
-  names text;
-  fresh text;
-  changed text;
-  known text;
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_changed_at CONSTANT text := 'updated_at';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_keep CONSTANT text := 'pipestate_archive.keep_sites_columns_0007';
+  the_inserted CONSTANT text := 'pipestate_keep_inserted_0007';
+  the_updated CONSTANT text := 'pipestate_keep_updated_0007';
+  watched CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  key text[] := the_key;
+  columns text[];
+  kept text;      -- k, c, changed_at: what the copy holds of a row
+  kept_as text;   -- the same, with the copy's own name for changed_at
+  new_key text;
+  new_values text;
+  old_values text;
+  assigned text;
+  given text;     -- was one of the columns given a value by an INSERT?
 BEGIN
-  names := (SELECT string_agg(format('%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
-  IF names IS NULL THEN RETURN; END IF;
-  fresh := (SELECT string_agg(format('NEW.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
-  changed := (SELECT string_agg(format('%1$I = excluded.%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
-  known := coalesce((SELECT string_agg(format('NEW.%1$I IS NOT NULL', attname), ' OR ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT atthasdef), 'true');
-  IF to_regclass('pipestate_archive.sites_columns') IS NULL THEN
-    EXECUTE 'CREATE TABLE pipestate_archive.sites_columns AS SELECT subdomain, ' || names
-      || ', NULL::timestamptz AS written_at FROM sites WITH NO DATA';
-    ALTER TABLE pipestate_archive.sites_columns ADD PRIMARY KEY (subdomain);
-    CREATE INDEX ON pipestate_archive.sites_columns (written_at) WHERE written_at IS NOT NULL;
+PERFORM set_config('pipestate.work', '', false);
+  PERFORM set_config('pipestate.watching_since', clock_timestamp()::text, false);
+  columns := ARRAY(SELECT attname FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
+                   ORDER BY attnum);
+  IF columns = '{}' THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
   END IF;
+  IF key = '{}' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%1$s has no primary key, by which its rows could be found again: name unique columns that are NOT NULL, '
+      'keys={''%1$s'': [...]}', the_table);
+  END IF;
+  IF key && columns THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot be archived: rows are found again by it. Name another key, keys={''%2$s'': [...]}',
+      array_to_string(ARRAY(SELECT unnest(key) INTERSECT SELECT unnest(columns)), ', '), the_table);
+  END IF;
+  IF NOT EXISTS (
+      SELECT FROM pg_index WHERE indrelid = relation AND indisunique AND indisvalid AND indpred IS NULL
+         AND ARRAY(SELECT attname::text FROM unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                   JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum AND a.attnotnull
+                   WHERE n <= indnkeyatts ORDER BY 1)
+             = ARRAY(SELECT unnest(key) ORDER BY 1)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s (%s) is no key: it needs a unique index, and every column of it NOT NULL. Add that, or name another '
+      'key, keys={''%1$s'': [...]}', the_table, array_to_string(key, ', '));
+  END IF;
+
+  PERFORM set_config('search_path', '', true);  -- names in full: the triggers' function has a path of its own
+  kept := (SELECT string_agg(format('%I', name), ', ') FROM unnest(key || columns) AS name)
+          || coalesce(', ' || quote_ident(the_changed_at), '');
+  kept_as := (SELECT string_agg(format('%I', name), ', ') FROM unnest(key || columns) AS name)
+             || CASE WHEN the_changed_at IS NULL THEN '' ELSE ', pipestate_changed_at' END;
+  IF NOT watched THEN
+    EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_inserted, relation);
+    EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_updated, relation);
+    EXECUTE format('DROP FUNCTION IF EXISTS %s()', the_keep);
+    EXECUTE format('DROP TABLE IF EXISTS %s', the_copy);
+  END IF;
+  IF to_regclass(the_copy) IS NULL THEN
+    EXECUTE format('CREATE TABLE %s AS SELECT %s%s, NULL::timestamptz AS pipestate_written_at, '
+                   'NULL::boolean AS pipestate_returned FROM %s WITH NO DATA', the_copy,
+                   (SELECT string_agg(format('%I', name), ', ') FROM unnest(key || columns) AS name),
+                   coalesce(', ' || quote_ident(the_changed_at) || ' AS pipestate_changed_at', ''), relation);
+    EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s)', the_copy,
+                   (SELECT string_agg(format('%I', name), ', ') FROM unnest(key) AS name));
+    EXECUTE format('CREATE INDEX ON %s (pipestate_written_at) WHERE pipestate_written_at IS NOT NULL', the_copy);
+  END IF;
+
+  PERFORM set_config('pipestate.work', format(
+    'INSERT INTO %s (%s) SELECT %s FROM %s s WHERE {range s} ON CONFLICT DO NOTHING',
+    the_copy, kept_as, kept, relation), false);
+  IF NOT watched THEN
+    PERFORM set_config('search_path', path, true);
+    RETURN;
+  END IF;
+
+  new_key := (SELECT string_agg(format('NEW.%I', name), ', ') FROM unnest(key || columns) AS name);
+  old_values := replace(new_key, 'NEW.', 'OLD.');
+  new_values := new_key || coalesce(', NEW.' || quote_ident(the_changed_at), '');
+  assigned := (SELECT string_agg(format('%1$I = excluded.%1$I', name), ', ') FROM unnest(columns) AS name)
+              || CASE WHEN the_changed_at IS NULL THEN ''
+                      ELSE ', pipestate_changed_at = excluded.pipestate_changed_at' END;
+  -- An INSERT that leaves the columns alone writes NULL or their defaults. Of a default that is computed nobody
+  -- can tell whether it was written.
+  given := (SELECT string_agg(CASE WHEN adbin IS NULL THEN format('NOT (NEW.%I IS NULL)', attname)
+                                   ELSE format('NEW.%I::text IS DISTINCT FROM (%s)::text', attname, expression) END,
+                              ' OR ')
+              FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+              LEFT JOIN LATERAL pg_get_expr(adbin, adrelid) AS expression ON true
+             WHERE attrelid = relation AND attname = ANY (columns) AND expression NOT LIKE '%(%' IS NOT FALSE);
   EXECUTE format($make$
-    CREATE OR REPLACE FUNCTION pipestate_archive.keep_sites_columns() RETURNS trigger
+    CREATE OR REPLACE FUNCTION %1$s() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $keep$
+    DECLARE
+      written boolean;
     BEGIN
-      INSERT INTO pipestate_archive.sites_columns (subdomain, %1$s, written_at)
-      VALUES (NEW.subdomain, %2$s, CASE WHEN TG_OP = 'UPDATE' OR %3$s THEN now() END)
-      ON CONFLICT (subdomain) DO UPDATE SET %4$s, written_at = excluded.written_at;
+      IF TG_OP = 'UPDATE' THEN
+        written := ROW(%2$s)::record *<> ROW(%3$s)::record;
+      ELSE
+        written := %4$s;
+      END IF;
+      INSERT INTO %5$s AS kept (%6$s, pipestate_written_at)
+      VALUES (%7$s, CASE WHEN written THEN clock_timestamp() END)
+      ON CONFLICT (%8$s) DO UPDATE SET %9$s,
+        pipestate_written_at = coalesce(excluded.pipestate_written_at, kept.pipestate_written_at);
       RETURN NULL;
-    END $keep$ $make$, names, fresh, known, changed);
-  IF NOT EXISTS (SELECT FROM pg_trigger
-                 WHERE tgrelid = to_regclass('sites') AND tgname = 'pipestate_keep_inserted') THEN
-    CREATE TRIGGER pipestate_keep_inserted AFTER INSERT ON sites
-      FOR EACH ROW EXECUTE FUNCTION pipestate_archive.keep_sites_columns();
-    EXECUTE 'CREATE TRIGGER pipestate_keep_updated AFTER UPDATE ON sites FOR EACH ROW '
-      || 'WHEN (ROW(OLD.subdomain, ' || replace(fresh, 'NEW.', 'OLD.') || ') IS DISTINCT FROM '
-      || 'ROW(NEW.subdomain, ' || fresh || ')) EXECUTE FUNCTION pipestate_archive.keep_sites_columns()';
+    END $keep$ $make$,
+    the_keep, old_values, new_key, coalesce(given, 'false'), the_copy, kept_as, new_values,
+    (SELECT string_agg(format('%I', name), ', ') FROM unnest(key) AS name), assigned);
+  IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgname = the_inserted) THEN
+    EXECUTE format('CREATE TRIGGER %I AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION %s()',
+                   the_inserted, relation, the_keep);
+    EXECUTE format('CREATE TRIGGER %I AFTER UPDATE ON %s FOR EACH ROW '
+                   'WHEN (ROW(%s)::record *<> ROW(%s)::record) EXECUTE FUNCTION %s()',
+                   the_updated, relation, replace(new_values, 'NEW.', 'OLD.'), new_values, the_keep);
     -- also for those who write as a replica does (a subscription, a bulk load)
-    ALTER TABLE sites ENABLE ALWAYS TRIGGER pipestate_keep_inserted, ENABLE ALWAYS TRIGGER pipestate_keep_updated;
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I, ENABLE ALWAYS TRIGGER %I',
+                   relation, the_inserted, the_updated);
   END IF;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
+-- sites: 2000 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
-  work text;
+  the_table CONSTANT text := 'sites';
+  the_key CONSTANT text[] := ARRAY['subdomain']::text[];
+  the_size CONSTANT integer := 2000;
+  at_once CONSTANT boolean := false;
+  quiet CONSTANT boolean := false;
+  relation regclass := to_regclass(the_table);
+  work text := nullif(current_setting('pipestate.work', true), '');
+  key text[] := the_key;
+  names text;        -- {t}.a, {t}.b
+  backwards text;
+  texts text;
+  after_last text;   -- conditions on {t}
+  up_to_next text;
+  last text[];
+  next text[];
+  within text;
   loud text;
-  below sites.subdomain%TYPE;
-  upto sites.subdomain%TYPE;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
-  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
-  work := (SELECT format('INSERT INTO pipestate_archive.sites_columns (subdomain, %1$s) SELECT subdomain, %1$s FROM sites WHERE {range} ON CONFLICT DO NOTHING', (SELECT string_agg(format('%1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))));
-  EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain IS NOT NULL ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto;
+IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
+  IF key = '{}' THEN
+    key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                 JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                 WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
+  END IF;
+  SELECT string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I DESC', name), ', ' ORDER BY n),
+         string_agg(format('{t}.%I::text', name), ', ' ORDER BY n),
+         format('ROW(%s) > ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$1[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n)),
+         format('ROW(%s) <= ROW(%s)', string_agg(format('{t}.%I', name), ', ' ORDER BY n),
+                string_agg(format('$2[%s]::%s', n, format_type(atttypid, atttypmod)), ', ' ORDER BY n))
+    INTO names, backwards, texts, after_last, up_to_next
+    FROM unnest(key) WITH ORDINALITY AS k (name, n) JOIN pg_attribute ON attrelid = relation AND attname = name;
+  IF names IS NULL AND NOT at_once THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+  END IF;
   LOOP
-    EXIT WHEN upto IS NULL;
-    EXECUTE replace(replace(work, '{range}', CASE WHEN below IS NULL THEN '($1 IS NULL AND sites.subdomain <= $2)' ELSE '(sites.subdomain > $1 AND sites.subdomain <= $2)' END), '{range s}', CASE WHEN below IS NULL THEN '($1 IS NULL AND s.subdomain <= $2)' ELSE '(s.subdomain > $1 AND s.subdomain <= $2)' END)
-      USING below, upto;
+    IF NOT at_once THEN
+      -- the last key of the next batch; not max(), which some types do not have
+      EXECUTE replace(format(
+          'SELECT ARRAY[%1$s] FROM (SELECT * FROM %2$s AS {t} WHERE %3$s ORDER BY %4$s LIMIT %5$s) AS {t} '
+          'ORDER BY %6$s LIMIT 1', texts, relation,
+          CASE WHEN last IS NULL THEN format('(%s) IS NOT NULL', names) ELSE after_last END,
+          names, the_size, backwards), '{t}', 's')
+        INTO next USING last;
+      EXIT WHEN next IS NULL;
+    END IF;
+    IF quiet THEN
+      BEGIN
+        PERFORM set_config('session_replication_role', 'replica', true);
+      EXCEPTION WHEN insufficient_privilege THEN
+        SELECT string_agg(tgname, ', ') INTO loud FROM pg_trigger
+         WHERE last IS NULL AND tgrelid = relation AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 > 0;
+        IF loud IS NOT NULL THEN
+          loud := format('triggers of %s fire for every row that is brought back: %s. If one sets the time of the '
+                         'last change, unchanged rows will look changed; a superuser can do it without them',
+                         the_table, loud);
+          RAISE WARNING '%', loud;
+          PERFORM set_config('pipestate.said',
+                             concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), loud), false);
+        END IF;
+      END;
+    END IF;
+    IF at_once THEN
+      EXECUTE replace(replace(work, '{range}', 'true'), '{range s}', 'true');
+      IF quiet THEN
+        BEGIN
+          PERFORM set_config('session_replication_role', 'origin', true);
+        EXCEPTION WHEN insufficient_privilege THEN NULL;
+        END;
+      END IF;
+      EXIT;
+    END IF;
+    within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
+    EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))
+      USING last, next;
     COMMIT;
-    below := upto;
-    EXECUTE 'SELECT k FROM (SELECT subdomain AS k FROM sites WHERE subdomain > $1 ORDER BY subdomain LIMIT 2000) b ORDER BY k DESC LIMIT 1' INTO upto USING below;
+    last := next;
   END LOOP;
 END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
-IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN
-  EXECUTE $ddl$ANALYZE pipestate_archive.sites_columns$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  bad bigint;
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
-  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN RETURN; END IF;
-  EXECUTE 'SELECT count(*) FROM sites s LEFT JOIN pipestate_archive.sites_columns a USING (subdomain) WHERE a.subdomain IS NULL OR '
-    || (SELECT string_agg(format('s.%1$I IS DISTINCT FROM a.%1$I', attname), ' OR ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')) INTO bad;
-  IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites are not in pipestate_archive.sites_columns as they are: something took its triggers away. DROP TABLE pipestate_archive.sites_columns, then run the same again', bad);
-  END IF;
-END $pipestate$;
-
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) OR to_regclass('pipestate_archive.sites_columns') IS NOT NULL);
 
 BEGIN;
 
@@ -749,139 +1098,68 @@ END IF;
 
 END $pipestate$;
 
--- the gate sites-consolidation/readiness, revision 0007, pass 0
-\set ON_ERROR_STOP on
-\set ON_ERROR_ROLLBACK off
+SELECT set_config('pipestate.part', '0007/2', false);
 
-SET LOCAL standard_conforming_strings = on;
+COMMIT;
 
--- where the database stands, and whether there is anything to lose
 DO $pipestate$
-DECLARE
-  filled boolean := false;
-  before boolean;
-  t text;
 BEGIN
-  IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[])
-      OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0007']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
-  END IF;
-  IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
-  END IF;
-  filled := true;
-  PERFORM set_config('pipestate.look', jsonb_build_object('of', '0007/0', 'filled', filled,
-    'before', filled, 'results', '[]'::jsonb)::text, true);
-  PERFORM set_config('pipestate.statement_timeout', current_setting('statement_timeout'), true);
-  PERFORM set_config('statement_timeout', '30s', true);
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN
+  EXECUTE $ddl$ANALYZE pipestate_archive.sites_columns_0007$ddl$;
+END IF;
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- every row of sites is in the copy as it is
 DO $pipestate$
 DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  copy regclass := to_regclass(the_copy);
+  columns text[];
+  key text[];
+  missing bigint;
 BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/0' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+columns := ARRAY(SELECT attname FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
+                   ORDER BY attnum);
+  IF columns = '{}' THEN RETURN; END IF;
+  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
+               WHERE indrelid = copy AND indisprimary ORDER BY n);
+  IF copy IS NOT NULL AND columns <@ ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = copy) THEN
+    EXECUTE format('SELECT count(*) FROM %1$s s LEFT JOIN %2$s a ON ROW(%3$s) = ROW(%4$s) '
+                   'WHERE a.%5$I IS NULL OR ROW(%6$s)::record *<> ROW(%7$s)::record', relation, copy,
+                   (SELECT string_agg(format('s.%I', name), ', ') FROM unnest(key) AS name),
+                   (SELECT string_agg(format('a.%I', name), ', ') FROM unnest(key) AS name), key[1],
+                   (SELECT string_agg(format('s.%I', name), ', ') FROM unnest(columns) AS name),
+                   (SELECT string_agg(format('a.%I', name), ', ') FROM unnest(columns) AS name))
+      INTO missing;
   END IF;
-  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+  IF missing IS DISTINCT FROM 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s rows of %s are not in %s as they are: something took its triggers away, or it is of another revision. '
+      'DROP TABLE %3$s, then run the same again', coalesce(missing::text, 'the'), the_table, the_copy);
+  END IF;
 END $pipestate$;
 
--- the gate sites-consolidation/readiness: open or closed
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) OR to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL);
+
+BEGIN;
+
 DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  found text;
 BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/0' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
-  IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['recent-legacy-column-writes']::text[] THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-    END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
-      FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
-    END IF;
-    IF found IS NOT NULL OR false THEN
-  IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
-    DECLARE
-      stranger record;
-    BEGIN
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
-    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
-    UNION ALL
-    SELECT 'pipestate.' || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
-    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
-  END IF;
-    WITH recorded AS (
-      INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
-    )
-    INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
-    SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
-    FROM recorded, pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (check_id text, outcome text, level text, required text, observed jsonb, message text, duration_ms double precision);
-    END;
-  END IF;
-    END IF;
-  END IF;
-  PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0007/1 passed'))::text, true);
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
 END $pipestate$;
 
 -- the gate sites-consolidation/readiness, revision 0007, pass 1
@@ -905,21 +1183,19 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
-    IF to_regclass(t) IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: fix the name in `lock`, or write may_be_gone=True where that is right', t);
-    END IF;
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
       END IF;
@@ -949,17 +1225,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -967,11 +1244,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -995,88 +1272,39 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1096,21 +1324,23 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -1119,15 +1349,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1147,31 +1428,33 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1179,7 +1462,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1195,45 +1478,53 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1249,65 +1540,79 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1323,40 +1628,34 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1371,7 +1670,7 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
@@ -1402,7 +1701,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1481,21 +1780,19 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
-    IF to_regclass(t) IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 locks %s, which does not exist: fix the name in `lock`, or write may_be_gone=True where that is right', t);
-    END IF;
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
       END IF;
@@ -1525,17 +1822,18 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1543,11 +1841,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:859', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1571,88 +1869,39 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:864', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:888', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1672,21 +1921,23 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -1695,15 +1946,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:901', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1723,31 +2025,33 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:927', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1755,7 +2059,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1771,45 +2075,53 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:973', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1825,65 +2137,79 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:1008', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1899,40 +2225,34 @@ BEGIN
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
-    PERFORM set_config('transaction_read_only', 'on', true);
-    PERFORM set_config('row_security', 'off', true);
-    PERFORM set_config('TimeZone', 'UTC', true);
-    PERFORM set_config('standard_conforming_strings', 'on', true);
-    PERFORM set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM set_config('IntervalStyle', 'postgres', true);
-    PERFORM set_config('transform_null_equals', 'off', true);
-    PERFORM set_config('array_nulls', 'on', true);
-    PERFORM set_config('extra_float_digits', '1', true);
-    PERFORM set_config('quote_all_identifiers', 'off', true);
-    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:1074', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1947,7 +2267,7 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY[]::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] END) THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY[]::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] END) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
@@ -1978,7 +2298,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '72ca5a865f8b00cc78d632fc185c94f8010a09d02be376a077bfbe33211dbe99', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1990,6 +2310,21 @@ BEGIN
   PERFORM set_config('pipestate.gate', '0007', true);
 END $pipestate$;
 
+-- a condition that must not hold
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+BEGIN
+IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
+END IF;
+END $pipestate$$stmt$;
+END $pipestate_$;
+
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: written while they were copied?
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -1997,16 +2332,31 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'sites';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_gate CONSTANT text := 'sites-consolidation/readiness';
+  force_record CONSTANT text := NULL;
+  since timestamptz := coalesce(nullif(current_setting('pipestate.watching_since', true), ''), '-infinity');
   late bigint;
 BEGIN
-  IF to_regclass('pipestate_archive.sites_columns') IS NULL THEN RETURN; END IF;
-  EXECUTE 'SELECT count(*) FROM pipestate_archive.sites_columns WHERE written_at > now() - interval ''24 hours''' INTO late;
+IF to_regclass(the_copy) IS NULL THEN RETURN; END IF;
+  EXECUTE format('SELECT count(*) FROM %s WHERE pipestate_written_at >= $1', the_copy) INTO late USING since;
   IF late > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed: the legacy columns of %s rows of sites were written while they were being archived. Stop what writes them; to see them: SELECT * FROM pipestate_archive.sites_columns WHERE written_at IS NOT NULL', late);
+    IF force_record IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'the gate %s is closed: the columns that go were written in %s rows of %s while they were being archived. '
+        'Stop what writes them; to see them: SELECT * FROM %s WHERE pipestate_written_at IS NOT NULL',
+        the_gate, late, the_table, the_copy);
+    END IF;
+    EXECUTE force_record;
+    PERFORM set_config('pipestate.said', concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''),
+      format('the columns that go were written in %s rows of %s while they were being archived, and this was forced',
+             late, the_table)), false);
   END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites go
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -2014,38 +2364,121 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_keep CONSTANT text := 'pipestate_archive.keep_sites_columns_0007';
+  the_inserted CONSTANT text := 'pipestate_keep_inserted_0007';
+  the_updated CONSTANT text := 'pipestate_keep_updated_0007';
+  watched CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  numbers smallint[];
+  going oid[];  -- the indexes that go with the columns
+  columns jsonb;
+  constraints jsonb;
+  indexes jsonb;
+  statistics jsonb;
+  sequences jsonb;
+  grants jsonb;
+  marks jsonb;
   todo text;
+  sequence text;
 BEGIN
-  todo := (SELECT string_agg(format('DROP COLUMN %1$I', attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'));
+SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO numbers, todo
+    FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped;
   IF todo IS NULL THEN RETURN; END IF;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, definition)
-  SELECT 'columns', relname, (SELECT nspname FROM pg_namespace n WHERE n.oid = relnamespace), jsonb_build_object(
-    'comment', obj_description(c.oid, 'pg_class'),
-    'columns', (SELECT jsonb_agg(jsonb_build_object(
-        'name', attname, 'not_null', attnotnull,
-        'type', format_type(atttypid, atttypmod) || CASE WHEN attcollation <> (
-            SELECT typcollation FROM pg_type t WHERE t.oid = atttypid)
-          THEN ' COLLATE ' || attcollation::regcollation ELSE '' END,
-        'default', pg_get_expr(adbin, adrelid), 'comment', col_description(attrelid, attnum)) ORDER BY attnum)
-      FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped),
-    'grants', coalesce((SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, c.oid::regclass,
-        CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
-        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
-      FROM pg_attribute, aclexplode(attacl) WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped), '[]'),
-    'constraints', coalesce((SELECT jsonb_object_agg(conname, pg_get_constraintdef(oid)) FROM pg_constraint
-      WHERE conrelid = c.oid AND contype <> 'n' AND conkey && ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)), '{}'),
-    'indexes', coalesce((SELECT jsonb_object_agg(indexrelid::regclass::text, pg_get_indexdef(indexrelid))
-      FROM pg_index i WHERE indrelid = c.oid
-        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND conrelid = c.oid)
-        AND EXISTS (SELECT FROM pg_depend WHERE objid = indexrelid AND refobjid = c.oid
-                    AND refobjsubid = ANY (ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)))), '{}'))
-  FROM pg_class c WHERE c.oid = to_regclass('sites')
-  ON CONFLICT (kind, name) DO UPDATE
-  SET origin = excluded.origin, archived_at = excluded.archived_at, definition = excluded.definition;
-  DROP TRIGGER IF EXISTS pipestate_keep_inserted ON sites;
-  DROP TRIGGER IF EXISTS pipestate_keep_updated ON sites;
-  DROP FUNCTION IF EXISTS pipestate_archive.keep_sites_columns();
-  EXECUTE 'ALTER TABLE sites ' || todo;
+  IF watched AND 2 > (SELECT count(*) FROM pg_trigger WHERE tgrelid = relation AND tgenabled = 'A'
+                        AND tgname IN (the_inserted, the_updated)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the triggers that keep %s true are gone or disabled: DROP TABLE %1$s, then run the same again', the_copy);
+  END IF;
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (
+                   SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = indexrelid
+                      AND refobjid = relation AND refobjsubid = ANY (numbers)
+                   UNION ALL
+                   SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation AND conkey && numbers));
+
+  -- A domain is left out at first: with NOT NULL, a CHECK or a DEFAULT it would not stand an empty column.
+  SELECT jsonb_agg(jsonb_build_object(
+           'name', attname,
+           'type', plain.type || plain.collation,
+           'domain', CASE WHEN t.typtype = 'd' THEN format_type(atttypid, atttypmod) || plain.collation END,
+           'default', pg_get_expr(adbin, adrelid),
+           'not_null', attnotnull AND NOT EXISTS (
+             SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND conkey = ARRAY[attnum]),
+           'comment', col_description(relation, attnum),
+           'settings', array_remove(ARRAY[
+             CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END,
+             CASE WHEN attstorage <> t.typstorage THEN 'SET STORAGE ' || CASE attstorage
+               WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
+             -- PostgreSQL 13 does not have this one
+             CASE to_jsonb(a) ->> 'attcompression'
+               WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END,
+             'SET (' || array_to_string(attoptions, ', ') || ')'], NULL)) ORDER BY attnum)
+    INTO columns
+    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    CROSS JOIN LATERAL (
+      WITH RECURSIVE base (oid, typmod, kind) AS (
+        SELECT t.oid, atttypmod, t.typtype
+        UNION ALL
+        SELECT b.typbasetype, b.typtypmod, inner_type.typtype FROM base JOIN pg_type b ON b.oid = base.oid
+          JOIN pg_type inner_type ON inner_type.oid = b.typbasetype WHERE base.kind = 'd')
+      SELECT format_type(oid, typmod) AS type,
+             CASE WHEN attcollation <> (SELECT typcollation FROM pg_type WHERE pg_type.oid = t.oid)
+                  THEN ' COLLATE ' || attcollation::regcollation ELSE '' END AS collation
+        FROM base WHERE kind <> 'd') AS plain
+   WHERE attrelid = relation AND attnum = ANY (numbers);
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid), 'kind', contype,
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint')) ORDER BY contype <> 'n', contype = 'f', conname)
+    INTO constraints
+    FROM pg_constraint WHERE conrelid = relation AND conkey && numbers AND contype NOT IN ('t');
+  SELECT jsonb_agg(jsonb_build_object('name', indexrelid::regclass::text, 'definition', pg_get_indexdef(indexrelid),
+           'of_constraint', EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation),
+           'comment', obj_description(indexrelid, 'pg_class')))
+    INTO indexes FROM pg_index WHERE indexrelid = ANY (going);
+  SELECT jsonb_agg(mark || quote_ident(relname))
+    INTO marks FROM pg_index JOIN pg_class i ON i.oid = indexrelid
+    CROSS JOIN LATERAL (VALUES ('CLUSTER ON ', indisclustered), ('REPLICA IDENTITY USING INDEX ', indisreplident))
+      AS m (mark, is_set)
+   WHERE indexrelid = ANY (going) AND is_set;
+  SELECT jsonb_agg(jsonb_build_object('name', format('%s.%I', stxnamespace::regnamespace, stxname),
+           'definition', pg_get_statisticsobjdef(oid), 'comment', obj_description(oid, 'pg_statistic_ext'),
+           'target', nullif(stxstattarget, -1)))
+    INTO statistics FROM pg_statistic_ext WHERE stxrelid = relation AND EXISTS (
+      SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = pg_statistic_ext.oid
+         AND refobjid = relation AND refobjsubid = ANY (numbers));
+  SELECT jsonb_agg(jsonb_build_object('name', objid::regclass::text, 'column', attname))
+    INTO sequences
+    FROM pg_depend JOIN pg_class ON oid = objid AND relkind = 'S'
+    JOIN pg_attribute ON attrelid = relation AND attnum = refobjsubid
+   WHERE classid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers) AND deptype = 'a';
+  SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, relation,
+           CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+           CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+    INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
+
+  INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, aside, definition)
+  SELECT 'columns', the_name, the_revision, relnamespace::regnamespace::text, the_copy, jsonb_build_object(
+           'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
+           'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
+           'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))
+    FROM pg_class WHERE oid = relation
+  ON CONFLICT (kind, name, revision) DO UPDATE
+    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
+        definition = excluded.definition;
+
+  FOR sequence IN SELECT s ->> 'name' FROM jsonb_array_elements(sequences) AS s LOOP
+    EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', sequence);  -- it would go with its column
+  END LOOP;
+  EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_inserted, relation);
+  EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_updated, relation);
+  EXECUTE format('DROP FUNCTION IF EXISTS %s()', the_keep);
+  EXECUTE format('ALTER TABLE %s %s', relation, todo);
+  PERFORM set_config('search_path', path, true);
 END $pipestate$$stmt$;
 END $pipestate_$;
 
@@ -2071,12 +2504,14 @@ BEGIN
 BEGIN
 IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
   EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind VARCHAR(20) NOT NULL,
-    name VARCHAR(200) NOT NULL,
-    origin VARCHAR(63) NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition JSONB NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name)
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
 END IF;
 END $pipestate$$stmt$;
@@ -2087,7 +2522,50 @@ BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
-  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, origin, definition) VALUES ('columns', 'sites', current_schema(), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
+  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
+END $pipestate$;
+
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+BEGIN
+IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
+  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+END IF;
+END $pipestate$$stmt$;
+END $pipestate_$;
+
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+BEGIN
+IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
+  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+    kind text NOT NULL,
+    name text NOT NULL,
+    revision text DEFAULT '' NOT NULL,
+    origin text NOT NULL,
+    aside text,
+    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    definition jsonb NOT NULL,
+    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
+)$ddl$;
+END IF;
+END $pipestate$$stmt$;
+END $pipestate_$;
+
+DO $pipestate$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition$stmt$;
 END $pipestate$;
 
 DO $pipestate$

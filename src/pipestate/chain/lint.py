@@ -6,14 +6,9 @@ from pathlib import Path
 from pipestate.chain.opens import broken_opens
 from pipestate.chain.project import Project
 from pipestate.chain.read import read_chain
-from pipestate.runbook.files import page_of
+from pipestate.runbook.files import pages_of
 from pipestate.runbook.finding import Finding
 from pipestate.runbook.lint import examine
-
-
-def pages_of(files: Sequence[Path]) -> list[Path]:
-    """Return the pages that these files belong to: a page comes with its variants, either names both."""
-    return list(dict.fromkeys(page if (page := page_of(file)).is_file() else file for file in files))
 
 
 def lint(files: Sequence[Path], project: Project | None) -> list[Finding]:

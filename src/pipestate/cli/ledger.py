@@ -1,6 +1,7 @@
 """`attest`, `observe`, `history`, `ledger`: what people and probes write down, and where."""
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,19 +122,19 @@ def history(
     from pipestate.ledger.ages import parse_since
     from pipestate.ledger.history import Wanted
     from pipestate.ledger.history import history as read
-    from pipestate.ledger.sources import find_sources
+    from pipestate.ledger.sources import installed_sources
     from pipestate.render.history import as_data, as_table
 
     after = parse_since(since, now=datetime.now(UTC)) if since else None
     wanted = Wanted(limit, after, runbook, frozenset(event or ()))
-    errors: list[PipestateError] = []
+    others, errors = installed_sources()
     with db.reader(to.url) as connection:
-        entries = read(connection, wanted, others=find_sources(errors.append))
+        lines = read(connection, wanted, others=others)
     if json_:
-        print_json(as_data(entries))
+        print_json(as_data(lines.entries))
     else:
-        console().print(as_table(entries) if entries else "The ledger has no such entry.")
-    say_errors(errors)
+        console().print(as_table(lines.entries) if lines.entries else "The ledger has no such entry.")
+    say_errors([*errors, *lines.errors])
 
 
 @app.command()
@@ -200,8 +201,8 @@ def show_facts(facts: dict[str, float], *, json_: bool) -> None:
         say(f"{name} = {value:g}")
 
 
-def say_errors(errors: list[PipestateError]) -> None:
-    """Say of each package that failed why, after what the others had; the first decides on the exit code."""
+def say_errors(errors: Sequence[PipestateError]) -> None:
+    """Say of each part that failed why; the first of them decides on the exit code."""
     for error in errors[1:]:
         say(f"pipestate: {error}", err=True)
     if errors:

@@ -35,7 +35,8 @@ def lint(
 
     Example: pipestate runbook lint runbooks/orders.md
     """
-    from pipestate.chain.lint import lint, pages_of
+    from pipestate.chain.lint import lint
+    from pipestate.runbook.files import pages_of
 
     project = project_if_any(named) if paths else find_project(named)
     files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
@@ -73,7 +74,7 @@ def show(
 ) -> None:
     """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
 
-    Example: pipestate runbook show orders
+    Example: pipestate runbook show orders --phase readiness
     """
     from pipestate.render.phase import as_sql
     from pipestate.render.runbook import print_runbook

@@ -12,10 +12,13 @@ import sqlalchemy as sa
 from pipestate.ddl.definitions import Index, KeyOf, Shape, table_of
 from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.going import DerivedRows, GoingColumns, GoingTable
+from pipestate.ddl.mark import require_mark
 from pipestate.ddl.postgresql.batches import BATCH_SIZE
 from pipestate.ddl.postgresql.locks import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 
 __all__ = [
+    "DerivedRows",
     "Index",
     "KeyOf",
     "MigrationError",
@@ -26,9 +29,7 @@ __all__ = [
     "add_foreign_key",
     "archive_columns",
     "archive_table",
-    "changed_since_archived",
     "comment_column",
-    "comment_table",
     "create_index",
     "create_table",
     "create_view",
@@ -39,21 +40,17 @@ __all__ = [
     "drop_index",
     "drop_table",
     "drop_view",
-    "empty_copy",
-    "forget_archived",
     "install_ledger",
     "install_objects",
     "lock_tables",
-    "note_absence",
-    "refresh_archived",
-    "refuse_late_writes",
     "refuse_state",
     "refuse_wrong_shapes",
     "remove_ledger",
     "remove_objects",
-    "require_archived",
+    "replace_comment",
     "require_not_null",
     "restore_columns",
+    "restore_comment",
     "restore_table",
     "set_default",
     "table_of",
@@ -163,9 +160,14 @@ def drop_view(name: str) -> None:
     engine().drop_view(name)
 
 
-def comment_table(name: str, comment: str | None) -> None:
-    """Comment on a table (PostgreSQL)."""
-    engine().comment_table(name, comment)
+def replace_comment(table: str, comment: str, *, revision: str) -> None:
+    """Comment on a table, and keep what it said before (PostgreSQL)."""
+    engine().replace_comment(table, comment, revision=revision)
+
+
+def restore_comment(table: str, comment: str, *, revision: str) -> None:
+    """Give a table its former comment back, unless it says something else than `comment` by now."""
+    engine().restore_comment(table, comment, revision=revision)
 
 
 def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:
@@ -202,9 +204,9 @@ def lock_tables(
 
 
 def update_in_batches(
-    table: str, key: str, statement: str, *, condition: str = "true", size: int = BATCH_SIZE
+    table: str, key: str | Sequence[str], statement: str, *, condition: str = "true", size: int = BATCH_SIZE
 ) -> None:
-    """Run `statement` once for each range of keys, each in a transaction of its own.
+    """Run `statement` once for each range of keys, each in a transaction of its own: it commits as it goes.
 
     In it, `{range}` stands for the condition that selects the batch's keys (`{range s}`: of the alias
     `s`, where the statement reads the table a second time). It must stand being run again: after a kill the
@@ -222,75 +224,70 @@ def archive_table(table: str) -> None:
     Its outgoing foreign keys are dropped and written down: an archived one would still hold back
     deletes. What points at the table, or reads it, is refused: it would follow into the archive.
     """
-    engine().archive_table(table)
+    require_mark(f"archive_table({table!r})")
+    engine().archive_table(GoingTable(table))
 
 
 def restore_table(table: str) -> None:
-    """Bring a table back, with its foreign keys; rows whose parent is gone meanwhile are kept."""
-    engine().restore_table(table)
+    """Bring a table back, with its foreign keys; refuse where its archive is gone.
+
+    A foreign key that rows break meanwhile, because their parents are gone, comes back NOT VALID, with a warning:
+    the rows are kept.
+    """
+    going = GoingTable(table)
+    engine().require_archived(going)
+    engine().restore_table(going)
+    engine().forget_archived(going)
 
 
-def refresh_archived(
-    table: str, *, key: str, source: str, changed_at: str, derived: Mapping[str, str]
+def archive_columns(
+    table: str,
+    columns: Sequence[str],
+    *,
+    key: Sequence[str] = (),
+    changed_at: str | None = None,
+    revision: str = "",
 ) -> None:
-    """Bring an archived table up to date, before it returns, from what replaced it."""
-    engine().refresh_archived(table, key=key, source=source, changed_at=changed_at, derived=derived)
+    """Copy the columns' values aside, in batches, and keep the copy true until the columns go.
+
+    Run again, it goes on where it stopped. Rows are found again by `key`, their primary key unless given. Where
+    `changed_at` names a column, the copy keeps it too: a row in which it is another one later has changed since.
+    `revision` keeps the copy apart from those of other revisions. Call it in a gate's `prepare`; inside the body,
+    or where the transaction is not Alembic's own, it copies in one statement, under the lock.
+    """
+    going = GoingColumns(table, tuple(columns), tuple(key), {}, changed_at, revision)
+    engine().archive_columns(going)
 
 
-def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
-    """Copy the columns' values aside and keep the copy true. Run again, it goes on where it stopped."""
-    engine().archive_columns(table, key, columns)
-
-
-def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
-    """Refuse, under the lock, where one of the columns was written while they were being copied."""
-    engine().refuse_late_writes(table, within=within, gate=gate)
-
-
-def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
+def drop_archived_columns(table: str, columns: Sequence[str], *, revision: str = "") -> None:
     """Drop columns that were copied aside, and write down what hung on them. The caller holds the lock."""
-    engine().drop_archived_columns(table, columns)
+    require_mark(f"drop_archived_columns({table!r}, ...)")
+    engine().drop_archived_columns(GoingColumns(table, tuple(columns), revision=revision))
 
 
-def abandon_archived_columns(table: str) -> None:
+def abandon_archived_columns(table: str, columns: Sequence[str], *, revision: str = "") -> None:
     """Take back what an archiving that never came to its end has left: the triggers and the copy."""
-    engine().abandon_archived_columns(table)
+    engine().abandon_archived_columns(GoingColumns(table, tuple(columns), revision=revision))
 
 
 def restore_columns(
-    table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
+    table: str,
+    columns: Sequence[str],
+    *,
+    key: Sequence[str] = (),
+    changed_at: str | None = None,
+    derived: Mapping[str, str] | None = None,
+    revision: str = "",
 ) -> None:
-    """Bring the columns and their values back.
+    """Bring archived columns back with every value; refuse where their archive is gone.
 
-    `changed` says, of a row `s` whose archived values are `a`, whether it was written to since; then
-    its values are `derived`, expressions over the same two. A row that was not there yet has changed.
+    Rows that changed since, or that are new, get what `derived` says: expressions over a row `s` and its archived
+    values `a`, which are texts. Where that is NULL, the archived value or the default stays.
     """
-    engine().restore_columns(table, key, columns, changed=changed, derived=derived)
-
-
-def empty_copy(table: str, key: str) -> None:
-    """Make an empty copy in place of one that was purged: every row counts as changed, and is derived."""
-    engine().empty_copy(table, key)
-
-
-def changed_since_archived(kind: str, name: str, time: str) -> str:
-    """Write the condition that a time is after the archiving."""
-    return engine().changed_since_archived(kind, name, time)
-
-
-def note_absence(kind: str, name: str) -> None:
-    """Note that there was nothing to archive: then there is nothing to bring back either."""
-    engine().note_absence(kind, name)
-
-
-def require_archived(kind: str, name: str) -> None:
-    """Refuse to go back where the archive is gone, unless forced; then the ledger says why."""
-    engine().require_archived(kind, name)
-
-
-def forget_archived(kind: str, name: str) -> None:
-    """Strike an entry from the manifest, in the transaction of the new version."""
-    engine().forget_archived(kind, name)
+    going = GoingColumns(table, tuple(columns), tuple(key), derived or {}, changed_at, revision)
+    engine().require_archived(going)
+    engine().restore_columns(going)
+    engine().forget_archived(going)
 
 
 def drop_archive_if_empty() -> None:

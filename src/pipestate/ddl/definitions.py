@@ -43,7 +43,7 @@ class Shape:
 class KeyOf(UserDefinedType[Any]):
     """The type of another table's column, as it is in this database: foreign keys follow it.
 
-    `sa.Column("job_id", KeyOf("jobs.id"))` is a uuid where `jobs.id` is one.
+    `sa.Column("order_id", KeyOf("orders.id"))` is a uuid where `orders.id` is one.
     """
 
     cache_ok = True

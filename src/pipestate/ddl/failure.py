@@ -75,7 +75,7 @@ def explain(error: DBAPIError, url: URL) -> str:
     """One sentence: what went wrong, on which database, what to do next."""
     original = error.orig
     state = sqlstate(error)
-    text = without_secrets(_first_sentence(str(original)), url)
+    text = without_secrets(first_sentence(str(original)), url)
     if state == OWN_SQLSTATE:
         return text
     if state is None and error.connection_invalidated:
@@ -87,11 +87,12 @@ def explain(error: DBAPIError, url: URL) -> str:
 
 
 def sqlstate(error: DBAPIError) -> str | None:
-    state = getattr(error.orig, "pgcode", None)
+    """Read the server's code for an error: psycopg2 calls it `pgcode`, psycopg 3 and asyncpg `sqlstate`."""
+    state = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
     return state if isinstance(state, str) else None
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     """The message and its DETAIL, without the LINE/CONTEXT excerpts of the SQL."""
     kept = []
     for line in text.strip().splitlines():

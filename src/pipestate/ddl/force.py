@@ -9,7 +9,7 @@ from pipestate.ledger.record import script_insert
 
 
 def force_reason() -> str | None:
-    """What was given as `-x force=...`."""
+    """Read what was given as `-x force=...`."""
     environment = op.get_context().environment_context
     options = environment.get_x_argument(as_dictionary=True) if environment is not None else {}
     reason = options.get("force")
@@ -18,35 +18,23 @@ def force_reason() -> str | None:
     return reason
 
 
-def closed(message: str, values: dict[str, str], *, runbook: str, phase: str, sha256: str = "") -> str:
-    """Render PL/pgSQL: an exception, or an entry in the ledger."""
+def force_statement(said: str = "", *, runbook: str = "", phase: str = "") -> str | None:
+    """Write the statement that records a force, harmless where there is no ledger; None where nothing is forced.
+
+    `said` stands before the reason: what was forced outside of a gate.
+    """
     reason = force_reason()
     if reason is None:
-        return sql.refusal(message, values)
-    return script_insert(
-        {
-            "event": "'force'",
-            "actor": _actor(),
-            "runbook": sql.literal(runbook),
-            "phase": sql.literal(phase),
-            "gate": "'closed'",
-            "runbook_sha256": sql.literal(sha256),
-            "revision": sql.literal(sql.current_revision()),
-            "reason": sql.literal(reason),
-        }
-    )
-
-
-def forced(reason: str) -> str:
-    """Render PL/pgSQL: the ledger's entry on what was forced outside of a gate."""
-    return script_insert(
-        {
-            "event": "'force'",
-            "actor": _actor(),
-            "revision": sql.literal(sql.current_revision()),
-            "reason": sql.literal(reason),
-        }
-    )
+        return None
+    values = {
+        "event": "'force'",
+        "actor": _actor(),
+        "revision": sql.literal(sql.current_revision()),
+        "reason": sql.literal(f"{said}: {reason}" if said else reason),
+    }
+    if runbook:
+        values |= {"runbook": sql.literal(runbook), "phase": sql.literal(phase), "gate": "'closed'"}
+    return f"DO {sql.dollar(f'BEGIN{chr(10)}{script_insert(values)}{chr(10)}END', 'force')}"
 
 
 def _actor() -> str:

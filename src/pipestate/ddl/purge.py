@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.types import DateTime, String
+from sqlalchemy.types import DateTime
 
 from pipestate.ddl.postgresql.locks import LOCK_KEY
 from pipestate.errors import ConfigError
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import require_ledger
 
-# Where each engine keeps its archive: the manifest, and what a name in it is called.
+# Where each engine keeps the manifest of its archive.
 MANIFEST = {"postgresql": "pipestate_archive.manifest", "sqlite": "pipestate_archive_manifest"}
-PREFIX = {"postgresql": "pipestate_archive.", "sqlite": "pipestate_archive_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,7 @@ class Archived:
     table: str
     archived_at: datetime
     rows: int
+    also: str | None = None  # a table that goes with it: when each row of its replacement was changed
 
 
 def find(connection: Connection, older_than: timedelta) -> list[Archived]:
@@ -34,9 +34,10 @@ def find(connection: Connection, older_than: timedelta) -> list[Archived]:
     manifest = MANIFEST[dialect]
     if not inspect(connection).has_table(manifest.removeprefix("pipestate_archive."), schema=schema):
         return []
-    query = text(f"SELECT kind, name, archived_at FROM {manifest} ORDER BY archived_at, kind, name").columns(
-        kind=String, name=String, archived_at=DateTime(timezone=True)
-    )
+    query = text(
+        f"SELECT kind, name, aside, definition ->> 'baseline' AS also, archived_at FROM {manifest} "
+        "WHERE aside IS NOT NULL ORDER BY archived_at, kind, name"
+    ).columns(archived_at=DateTime(timezone=True))
     found = [_archived(connection, *row) for row in connection.execute(query).all()]
     border = datetime.now(UTC) - older_than
     return [each for each in found if each is not None and each.archived_at <= border]
@@ -51,19 +52,24 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
             raise ConfigError("a migration is running on this database: run the same again when it is done")
     for thing in things:
         connection.execute(text(f"DROP TABLE {thing.table}"))
+        if thing.also is not None:
+            connection.execute(text(f"DROP TABLE IF EXISTS {thing.also}"))
         reason = f"{thing.kind} {thing.name}: {thing.rows} rows"
         record_event(connection, "purge", revision=revision, reason=reason)
 
 
-def _archived(connection: Connection, kind: str, name: str, at: datetime) -> Archived | None:
-    dialect = connection.dialect.name
-    bare = name if kind == "table" else f"{name}_columns"
-    schema = "pipestate_archive" if dialect == "postgresql" else None
-    physical = bare if dialect == "postgresql" else PREFIX[dialect] + bare
-    if not inspect(connection).has_table(physical, schema=schema):
+def _archived(
+    connection: Connection, kind: str, name: str, aside: str, also: str | None, at: datetime
+) -> Archived | None:
+    """Read one entry of the manifest, which has names as they stand in SQL; None where its table is gone already."""
+    there = {
+        "postgresql": "to_regclass(:aside)",
+        "sqlite": "(SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = trim(:aside, '\"'))",
+    }
+    if connection.execute(
+        text(f"SELECT {there[connection.dialect.name]} IS NULL"), {"aside": aside}
+    ).scalar():
         return None
-    quote = connection.dialect.identifier_preparer.quote
-    table = f"{schema}.{quote(physical)}" if schema else quote(physical)
-    rows = int(connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
+    rows = int(connection.execute(text(f"SELECT count(*) FROM {aside}")).scalar_one())
     moment = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return Archived(kind, name, table, moment, rows)
+    return Archived(kind, name, aside, moment, rows, also)

@@ -5,15 +5,19 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from alembic import op
 from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
 
+from pipestate.ddl.failure import MigrationError, first_sentence, sqlstate
 from pipestate.errors import OWN_SQLSTATE
 
+log = logging.getLogger("pipestate")
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
 _quote = POSTGRESQL.identifier_preparer.quote
@@ -26,6 +30,15 @@ def name(dotted: str) -> str:
     'archive."Order"'
     """
     return ".".join(_quote(part) for part in dotted.split("."))
+
+
+def identifier(bare: str) -> str:
+    """One identifier, quoted where it must be.
+
+    >>> identifier("a.b"), identifier("orders")
+    ('"a.b"', 'orders')
+    """
+    return str(_quote(bare))
 
 
 def quoted(identifier: str) -> str:
@@ -79,15 +92,20 @@ def is_offline() -> bool:
 
 
 def emit(statement: str) -> None:
-    """Run one statement as it is written; offline, write it.
+    """Run one statement as it is written; offline, write it. What our own blocks refuse is a MigrationError.
 
     Not through `op.execute`: that one reads `:name` as a parameter, and offline doubles every `%`.
     """
     context = op.get_context()
     if context.as_sql:
         context.impl.static_output(f"{statement.strip()};")
-    else:
+        return
+    try:
         op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
+    except DBAPIError as error:
+        if sqlstate(error) != OWN_SQLSTATE:
+            raise
+        raise MigrationError(first_sentence(str(error.orig))) from error
 
 
 def write_plain(text: str) -> None:
@@ -106,6 +124,18 @@ def do(body: str, declare: str = "", *, why: str = "") -> None:
     declare = f"DECLARE\n{declare}\n" if declare else ""
     guard = _part_assertion() if is_offline() and in_autocommit() else ""
     emit(f"DO {dollar(f'{chr(10)}{declare}BEGIN{chr(10)}{guard}{body}{chr(10)}END ', 'pipestate')}")
+
+
+def say_warnings() -> None:
+    """Log what blocks have left in `pipestate.said`: a driver keeps a WARNING of the server to itself."""
+    if is_offline():
+        return
+    setting = "current_setting('pipestate.said', true)"
+    said = op.get_bind().exec_driver_sql(f"SELECT {setting} WHERE {setting} <> ''").scalar()
+    if said:
+        emit("SELECT set_config('pipestate.said', '', false)")
+        for line in str(said).splitlines():
+            log.warning("%s", line)
 
 
 def do_when(condition: str, *statements: str, why: str = "") -> None:
@@ -164,15 +194,28 @@ def running(revision: str) -> Iterator[None]:
 
 
 def in_autocommit() -> bool:
-    part = op.get_context().opts.get("pipestate_part")
-    return bool(part and part[2])
+    """Say whether each statement is committed by itself now."""
+    context = op.get_context()
+    part = context.opts.get("pipestate_part")
+    if part and part[2]:
+        return True
+    return not context.as_sql and op.get_bind().get_execution_options().get("isolation_level") == "AUTOCOMMIT"
 
 
 @contextmanager
 def autocommit() -> Iterator[None]:
     """Run statements outside a transaction; what precedes them in the revision is committed (PostgreSQL)."""
     context = op.get_context()
-    part = context.opts.setdefault("pipestate_part", ["", 0, False])
+    if in_autocommit():
+        yield
+        return
+    if context._in_external_transaction:
+        raise MigrationError(
+            "this revision has work that commits as it goes (an index built concurrently, rows in batches), and the "
+            "transaction here was begun outside Alembic: let Alembic begin it, with transaction_per_migration=True"
+        )
+    part = context.opts.setdefault("pipestate_part", None) or ["", 0, False]
+    context.opts["pipestate_part"] = part
     part[1] += 1
     if context.as_sql:
         emit(f"SELECT set_config('pipestate.part', {literal(_mark())}, false)")
@@ -192,8 +235,10 @@ def execute_each(query: str) -> None:
     Offline that is psql's `\\gexec`. The query ends in a WHERE clause.
     """
     if is_offline():
-        ready = f"current_setting('pipestate.part', true) = {literal(_mark())}"
-        write_plain(f"{query}\n  AND {ready} \\gexec")
+        ready = (
+            f"\n  AND current_setting('pipestate.part', true) = {literal(_mark())}" if in_autocommit() else ""
+        )
+        write_plain(f"{query}{ready} \\gexec")
         return
     rows = op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True})
     for (statement,) in rows.all():
@@ -207,7 +252,7 @@ def execute_when(statement: str, condition: str) -> None:
 
 def break_off_unless(condition: str) -> None:
     """Offline: what follows this autocommit block does nothing unless the condition holds."""
-    if is_offline():
+    if is_offline() and in_autocommit():
         emit(f"SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT ({condition})")
 
 

@@ -1,40 +1,42 @@
-"""Further lines of the history, from other packages: one that fails does not take the others with it."""
+"""The sources of history lines that installed packages offer, so that a broken one stops nothing but itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from pipestate.errors import PipestateError, Unreachable
+from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.ledger.history import Entry, Source, Wanted
 from pipestate.plugins import Plugin, histories
 
-OnError = Callable[[PipestateError], None]
 
-
-def find_sources(on_error: OnError) -> list[Source]:
-    """Load the sources that installed packages offer; tell of each that does not work, now or when it is read."""
-    found = []
+def installed_sources() -> tuple[list[Source], list[PipestateError]]:
+    """Load the entry points `pipestate.history`; of those that do not work, return why."""
+    sources: list[Source] = []
+    errors: list[PipestateError] = []
     for plugin in histories().values():
         try:
-            source = plugin.load()
-            found.append(Source(tuple(source.kinds), _guarded(plugin, source, on_error)))
+            sources.append(_load(plugin))
         except PipestateError as error:
-            on_error(error)
-        except Exception as error:  # it is no Source
-            on_error(plugin.broken(error))
-    return found
+            errors.append(error)
+    return sources, errors
 
 
-def _guarded(
-    plugin: Plugin, source: Source, on_error: OnError
-) -> Callable[[Connection, Wanted], Sequence[Entry]]:
+def _load(plugin: Plugin) -> Source:
+    source = plugin.load()
+    if not isinstance(source, Source):
+        raise ConfigError(
+            f"{plugin.title} is no pipestate.ledger.history.Source: update or uninstall that package"
+        )
+
     def read(connection: Connection, wanted: Wanted) -> Sequence[Entry]:
         try:
-            with connection.begin_nested():  # a statement that fails would end the transaction for all
+            with connection.begin_nested():
                 return list(source.read(connection, wanted))
+        except PipestateError:
+            raise
         except Exception as error:  # whatever the code of somebody else's package raises
-            reason = " ".join(str(error).split())
-            on_error(Unreachable(f"{plugin.title} failed: {type(error).__name__}: {reason}"))
-            return ()
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise Unreachable(f"{plugin.title} failed: {reason}") from error
 
-    return read
+    return replace(source, read=read)

@@ -50,9 +50,8 @@ def lock_tables(
     A lower deadlock_timeout, where the role may set it, makes PostgreSQL cancel an autovacuum that is
     in the way; it does so only for those who wait longer than that.
     """
-    wanted = "VALUES " + ", ".join(f"({sql.literal(sql.name(table))})" for table in tables)
-    if also is not None:
-        wanted += f" UNION {also}"
+    named = "VALUES " + ", ".join(f"({sql.literal(sql.name(table))})" for table in tables)
+    wanted = " UNION ".join(query for query in (named if tables else None, also) if query)
     gave_up = sql.refusal(
         "could not lock {t} within {s} s: {b}; end that transaction or wait for it, then run the same again",
         {"t": "targets", "s": f"'{patience_s:g}'", "b": "coalesce(holders, 'the holder is gone')"},
@@ -92,23 +91,25 @@ def lock_tables(
     pause := least(pause * 2, 2);
   END LOOP;""",
         declare,
-        why=f"lock {', '.join(tables)} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
+        why=f"lock {', '.join(tables) or 'them'} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
     )
 
 
 @contextmanager
 def one_migration_at_a_time(
-    connection: Connection, *, patience_s: float = MIGRATION_PATIENCE_S
+    connection: Connection, *, patience_s: float = MIGRATION_PATIENCE_S, of_transaction: bool = False
 ) -> Iterator[None]:
     """Hold the advisory lock for the whole run, on the migration's own connection.
 
     Polled in autocommit: a session that waits inside `pg_advisory_lock` keeps a snapshot, and the
-    CREATE INDEX CONCURRENTLY of the one that it waits for would wait for that for ever.
+    CREATE INDEX CONCURRENTLY of the one that it waits for would wait for that for ever. With `of_transaction`
+    it is a lock of the transaction that somebody else has begun, and ends with it.
     """
+    take = "pg_try_advisory_xact_lock" if of_transaction else "pg_try_advisory_lock"
     key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
     give_up_at = time.monotonic() + patience_s
     said = False
-    while not connection.scalar(text("SELECT pg_try_advisory_lock(:a, :b)"), key):
+    while not connection.scalar(text(f"SELECT {take}(:a, :b)"), key):
         holder = connection.execute(HOLDER, key).first()
         who = f"pid {holder.pid}, since {holder.since or 'just now'}" if holder else "just ending"
         if time.monotonic() >= give_up_at:
@@ -123,7 +124,7 @@ def one_migration_at_a_time(
     try:
         yield
     finally:
-        if not connection.closed and not connection.invalidated:
+        if not of_transaction and not connection.closed and not connection.invalidated:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:a, :b)"), key)
             connection.rollback()

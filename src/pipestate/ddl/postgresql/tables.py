@@ -7,8 +7,10 @@ from sqlalchemy.schema import CreateTable
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.definitions import Index, KeyOf, keys_of_others
+from pipestate.ddl.going import GoingTable
 from pipestate.ddl.postgresql import archive
 from pipestate.ddl.postgresql.locks import lock_tables
+from pipestate.ddl.postgresql.names import MANIFEST
 
 
 def create_table(table: sa.Table, *indexes: Index) -> None:
@@ -47,7 +49,7 @@ def drop_table(name: str) -> None:
   END IF;""",
         "  filled boolean;",
     )
-    archive.archive_table(name, when="current_setting('pipestate.filled')::boolean")
+    archive.archive_table(GoingTable(name), when="current_setting('pipestate.filled')::boolean")
     sql.do_when(ours, f"DROP TABLE IF EXISTS {sql.name(name)}")
     sql.emit(objects.forget("table", name))
 
@@ -63,6 +65,32 @@ def drop_view(name: str) -> None:
     sql.emit(objects.forget("view", name))
 
 
-def comment_table(name: str, comment: str | None) -> None:
-    text = "NULL" if comment is None else sql.literal(comment)
-    sql.emit(f"COMMENT ON TABLE {sql.name(name)} IS {text}")
+def replace_comment(table: str, comment: str, *, revision: str) -> None:
+    archive.create_archive("", "true")
+    values = sql.literals(("comment", table, revision))
+    said = f"obj_description({sql.regclass(table)}, 'pg_class')"
+    sql.emit(
+        f"INSERT INTO {MANIFEST} (kind, name, revision, origin, definition) "
+        f"SELECT {values}, coalesce(current_schema(), ''), jsonb_build_object('comment', {said}) "
+        f"WHERE {said} IS DISTINCT FROM {sql.literal(comment)} "
+        "ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition"
+    )
+    sql.emit(f"COMMENT ON TABLE {sql.name(table)} IS {sql.literal(comment)}")
+
+
+def restore_comment(table: str, comment: str, *, revision: str) -> None:
+    entry = (
+        f"FROM {MANIFEST} WHERE kind = 'comment' AND name = {sql.literal(table)} "
+        f"AND revision = {sql.literal(revision)}"
+    )
+    sql.do(
+        f"""  IF {sql.regclass(MANIFEST)} IS NOT NULL THEN
+    SELECT definition ->> 'comment' INTO before {entry};
+    DELETE {entry};
+  END IF;
+  IF obj_description({sql.regclass(table)}, 'pg_class') = {sql.literal(comment)} THEN
+    EXECUTE format({sql.literal(f"COMMENT ON TABLE {sql.name(table)} IS %L")}, before);
+  END IF;""",
+        "  before text;",
+        why=f"what was said about {table}",
+    )

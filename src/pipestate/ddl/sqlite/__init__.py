@@ -3,11 +3,11 @@
 from pipestate.ddl.sqlite.adopt import refuse_state, refuse_wrong_shapes
 from pipestate.ddl.sqlite.archive import (
     archive_table,
-    changed_since_archived,
     drop_archive_if_empty,
     forget_archived,
+    keep_baseline,
     note_absence,
-    refresh_archived,
+    refuse_unfit_table,
     require_archived,
     restore_table,
 )
@@ -26,6 +26,7 @@ from pipestate.ddl.sqlite.columns_archive import (
     drop_archived_columns,
     empty_copy,
     refuse_late_writes,
+    refuse_unfit_columns,
     restore_columns,
 )
 from pipestate.ddl.sqlite.constraints import add_checks, add_foreign_key, drop_constraint
@@ -33,11 +34,12 @@ from pipestate.ddl.sqlite.indexes import create_index, drop_index
 from pipestate.ddl.sqlite.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.sqlite.locks import lock_tables
 from pipestate.ddl.sqlite.tables import (
-    comment_table,
     create_table,
     create_view,
     drop_table,
     drop_view,
+    replace_comment,
+    restore_comment,
 )
 
 __all__ = [
@@ -47,9 +49,7 @@ __all__ = [
     "add_foreign_key",
     "archive_columns",
     "archive_table",
-    "changed_since_archived",
     "comment_column",
-    "comment_table",
     "create_index",
     "create_table",
     "create_view",
@@ -64,17 +64,21 @@ __all__ = [
     "forget_archived",
     "install_ledger",
     "install_objects",
+    "keep_baseline",
     "lock_tables",
     "note_absence",
-    "refresh_archived",
     "refuse_late_writes",
     "refuse_state",
+    "refuse_unfit_columns",
+    "refuse_unfit_table",
     "refuse_wrong_shapes",
     "remove_ledger",
     "remove_objects",
+    "replace_comment",
     "require_archived",
     "require_not_null",
     "restore_columns",
+    "restore_comment",
     "restore_table",
     "set_default",
     "update_in_batches",

@@ -10,6 +10,7 @@ from alembic import op
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
+from pipestate.ddl.going import GoingColumns, GoingTable
 from pipestate.ddl.sqlite import look
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import has_ledger
@@ -18,113 +19,175 @@ PREFIX = "pipestate_archive_"
 MANIFEST = f"{PREFIX}manifest"
 
 
-def archive_table(table: str, *, when: str = "true") -> None:
+def aside_of(going: GoingTable | GoingColumns) -> str:
+    """Name what lies in the archive."""
+    if isinstance(going, GoingTable):
+        return PREFIX + going.table
+    return "_".join(part for part in (f"{PREFIX}{going.table}_columns", going.revision) if part)
+
+
+def _baseline(going: GoingTable) -> str:
+    return "_".join(part for part in (f"{PREFIX}{going.table}_before", going.revision) if part)
+
+
+def refuse_unfit_table(
+    going: GoingTable, *, must_exist: bool = False, others: Sequence[str] = (), when: str = "true"
+) -> None:
     refuse_offline()
-    if not look.has_table(table):
+    if look.has_table(going.table):
+        refuse_readers(going.table, going.table, others=others)
+    elif must_exist:
+        refuse_absent(going.revision, going.table)
+
+
+def keep_baseline(going: GoingTable) -> None:
+    if going.derived is None or going.changed_at is None or not look.has_table(going.table):
         return
-    refuse_readers(table, table)
-    if look.has_table(PREFIX + table):
+    key = ", ".join(sql.name(name) for name in look.key_of(going.table, going.key))
+    sql.emit(f"DROP TABLE IF EXISTS {sql.name(_baseline(going))}")
+    sql.emit(
+        f"CREATE TABLE {sql.name(_baseline(going))} AS SELECT {key}, {sql.name(going.changed_at)} "
+        f"AS pipestate_changed_at FROM {sql.name(going.derived.source)}"
+    )
+
+
+def archive_table(going: GoingTable, *, when: str = "true") -> None:
+    refuse_offline()
+    if not look.has_table(going.table):
+        return
+    refuse_readers(going.table, going.table)
+    if look.has_table(aside_of(going)):
         raise MigrationError(
-            f"{PREFIX}{table} exists already, from an earlier archive: look at it, drop it, then run the same again"
+            f"{aside_of(going)} exists already, from an earlier archive: look at it, drop it, then run the same again"
         )
-    record("table", table, {"ours": objects.is_ours_on_sqlite("table", table)})
-    sql.emit(f"ALTER TABLE {sql.name(table)} RENAME TO {sql.name(PREFIX + table)}")
+    baseline = sql.name(_baseline(going)) if look.has_table(_baseline(going)) else None
+    record(going, {"ours": objects.is_ours_on_sqlite("table", going.table), "baseline": baseline})
+    sql.emit(f"ALTER TABLE {sql.name(going.table)} RENAME TO {sql.name(aside_of(going))}")
 
 
-def restore_table(table: str) -> None:
-    bring_back_table(table)
+def restore_table(going: GoingTable) -> None:
+    if sql.is_offline() or not look.has_table(aside_of(going)):
+        return
+    if look.has_table(going.table):
+        raise MigrationError(
+            f"{going.table} exists again, so the archived one cannot come back: rename or drop it, "
+            "then run the same again"
+        )
+    _refresh(going)
+    bring_back_table(going.table)
+    sql.emit(f"DROP TABLE IF EXISTS {sql.name(_baseline(going))}")
 
 
 def bring_back_table(table: str) -> None:
-    if (
-        sql.is_offline()
-        or not look.has_table(PREFIX + table)
-        or look.has_table(table)
-        or not look.has_table(MANIFEST)
-    ):
+    going = GoingTable(table)
+    if sql.is_offline() or not look.has_table(aside_of(going)) or look.has_table(table):
         return
-    ours = definition("table", table)["ours"]
-    sql.emit(f"ALTER TABLE {sql.name(PREFIX + table)} RENAME TO {sql.name(table)}")
-    sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = 'table' AND name = {sql.literal(table)}")
-    if ours:
+    if not (entry := definition(going)):
+        return
+    sql.emit(f"ALTER TABLE {sql.name(aside_of(going))} RENAME TO {sql.name(table)}")
+    forget_archived(going)
+    if entry["ours"]:
         sql.emit(objects.remember("table", table))
 
 
-def is_archived(table: str) -> bool:
-    return look.has_table(PREFIX + table)
-
-
-def needs_more(table: str, columns: Sequence[str]) -> bool:
-    """Has it other columns that must be given a value?"""
-    rows = op.get_bind().exec_driver_sql(
-        'SELECT name FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL', (table,)
-    )
-    return any(row.name not in columns for row in rows)
-
-
-def is_known(kind: str, name: str) -> bool:
-    """Is it in the archive, or noted as absent?"""
-    found = definition(kind, name) if look.has_table(MANIFEST) else {}
-    aside = PREFIX + name if kind == "table" else f"{PREFIX}{name}_columns"
-    return "absent" in found or (bool(found) and look.has_table(aside))
-
-
-def changed_since_archived(kind: str, name: str, time: str) -> str:
-    entry = f"WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}"
-    return f"julianday({time}) > (SELECT julianday(archived_at) FROM {MANIFEST} {entry})"
-
-
-def refresh_archived(
-    table: str, *, key: str, source: str, changed_at: str, derived: Mapping[str, str]
-) -> None:
-    if sql.is_offline() or not is_archived(table):
+def _refresh(going: GoingTable) -> None:
+    """Bring it up to date from what replaced it: rows that changed since, and rows that it does not know."""
+    if going.derived is None:
         return
-    target, column, origin = sql.name(PREFIX + table), sql.name(key), sql.name(source)
-    changed = changed_since_archived("table", table, f"s.{sql.name(changed_at)}")
-    known = f"s.{column} = {target}.{column}"
-    new = ", ".join(f"{sql.name(n)} = coalesce(({e}), {target}.{sql.name(n)})" for n, e in derived.items())
-    sql.emit(
-        f"UPDATE {target} SET {new} FROM {origin} s WHERE s.current_stage IS NOT NULL AND {known} AND {changed}"
-    )
-    if not needs_more(PREFIX + table, (key, *derived)):
+    key = look.key_of(aside_of(going), going.key)
+    target, source = sql.name(aside_of(going)), sql.name(going.derived.source)
+    same = " AND ".join(f"s.{sql.name(name)} = t.{sql.name(name)}" for name in key)
+    derived, where = going.derived.columns, going.derived.where
+    if going.changed_at is not None and look.has_table(_baseline(going)):
+        new = ", ".join(f"{sql.name(n)} = coalesce(({e}), t.{sql.name(n)})" for n, e in derived.items())
         sql.emit(
-            f"INSERT INTO {target} ({column}, {', '.join(sql.name(name) for name in derived)}) "
-            f"SELECT s.{column}, {', '.join(derived.values())} FROM {origin} s WHERE s.current_stage IS NOT NULL "
-            f"AND NOT EXISTS (SELECT 1 FROM {target} WHERE {known}) ON CONFLICT DO NOTHING"
+            f"UPDATE {target} AS t SET {new} FROM {source} s "
+            f"LEFT JOIN {sql.name(_baseline(going))} b USING ({', '.join(map(sql.name, key))}) "
+            f"WHERE ({where}) AND {same} AND s.{sql.name(going.changed_at)} IS NOT b.pipestate_changed_at"
         )
-
-
-def require_archived(kind: str, name: str) -> None:
-    if sql.is_offline() or is_known(kind, name):
+    if needed := look.needs_more(aside_of(going), (*key, *derived)):
+        sql.log.warning(
+            "rows of %s that came since have none in %s: nothing says what its %s would be",
+            going.derived.source,
+            going.table,
+            ", ".join(needed),
+        )
         return
-    what = name if kind == "table" else f"the legacy columns of {name}"
+    sql.emit(
+        f"INSERT INTO {target} ({', '.join(map(sql.name, (*key, *derived)))}) "
+        f"SELECT {', '.join([f's.{sql.name(name)}' for name in key] + list(derived.values()))} FROM {source} s "
+        f"WHERE ({where}) AND NOT EXISTS (SELECT 1 FROM {target} t WHERE {same}) ON CONFLICT DO NOTHING"
+    )
+
+
+# --- The manifest ----------------------------------------------------------------------------------
+
+
+def note_absence(going: GoingTable | GoingColumns) -> None:
+    if not _is_known(going):
+        record(going, {"absent": True})
+
+
+def require_archived(going: GoingTable | GoingColumns) -> None:
+    if sql.is_offline() or _is_known(going):
+        return
     reason = force_reason()
     if reason is None:
         raise MigrationError(
-            f"the archive of {what} is gone (purged?), so this downgrade cannot bring it back. "
-            "To go on and have it empty, or derived from the new columns: alembic -x force='reason' downgrade ..."
+            f"the archive of {going.described} is gone (purged?), so this downgrade cannot bring it back. To go on "
+            "without it, with what can be derived: alembic -x force='reason' downgrade ..."
         )
     if has_ledger(op.get_bind()):
-        said = f"downgrade without the archive of {what}: {reason}"
+        said = f"downgrade without the archive of {going.described}: {reason}"
         record_event(op.get_bind(), "force", revision=sql.current_revision(), reason=said)
 
 
-def forget_archived(kind: str, name: str) -> None:
+def forget_archived(going: GoingTable | GoingColumns) -> None:
     if sql.is_offline() or look.has_table(MANIFEST):
-        entry = f"WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)}"
-        sql.emit(f"DELETE FROM {MANIFEST} {entry}")
-
-
-def note_absence(kind: str, name: str) -> None:
-    if not look.has_table(MANIFEST) or not is_known(kind, name):
-        record(kind, name, {"absent": True})
+        kind, name, revision = map(sql.literal, _entry(going))
+        sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = {kind} AND name = {name} AND revision = {revision}")
 
 
 def drop_archive_if_empty() -> None:
-    if sql.is_offline() or not look.has_table(MANIFEST):
-        return
-    if not look.has_rows(MANIFEST):
+    if not sql.is_offline() and look.has_table(MANIFEST) and not look.has_rows(MANIFEST):
         sql.emit(f"DROP TABLE {MANIFEST}")
+
+
+def definition(going: GoingTable | GoingColumns) -> dict[str, Any]:
+    """Read what the manifest says; nothing where it does not know it."""
+    if not look.has_table(MANIFEST):
+        return {}
+    query = f"SELECT definition FROM {MANIFEST} WHERE kind = ? AND name = ? AND revision = ?"
+    found: dict[str, Any] = json.loads(op.get_bind().exec_driver_sql(query, _entry(going)).scalar() or "{}")
+    return found
+
+
+def record(going: GoingTable | GoingColumns, definition: Mapping[str, Any]) -> None:
+    """Write it into the manifest."""
+    sql.emit(
+        f"CREATE TABLE IF NOT EXISTS {MANIFEST} (kind TEXT NOT NULL, name TEXT NOT NULL, "
+        "revision TEXT DEFAULT '' NOT NULL, aside TEXT, "
+        "archived_at TIMESTAMP DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL, definition JSON NOT NULL, "
+        f"CONSTRAINT pk_{MANIFEST} PRIMARY KEY (kind, name, revision))"
+    )
+    aside = "NULL" if "absent" in definition else sql.literal(sql.name(aside_of(going)))
+    values = sql.literals((*_entry(going), json.dumps(definition)))
+    sql.emit(
+        f"INSERT OR REPLACE INTO {MANIFEST} (kind, name, revision, definition, aside) VALUES ({values}, {aside})"
+    )
+
+
+def _entry(going: GoingTable | GoingColumns) -> tuple[str, str, str]:
+    return going.kind, going.table, going.revision if isinstance(going, GoingColumns) else ""
+
+
+def _is_known(going: GoingTable | GoingColumns) -> bool:
+    """Say whether it is in the archive, or noted as absent."""
+    found = definition(going)
+    return "absent" in found or (bool(found) and look.has_table(aside_of(going)))
+
+
+# --- What is refused -------------------------------------------------------------------------------
 
 
 def refuse_offline() -> None:
@@ -135,24 +198,15 @@ def refuse_offline() -> None:
         )
 
 
-def definition(kind: str, name: str) -> dict[str, Any]:
-    query = f"SELECT definition FROM {MANIFEST} WHERE kind = ? AND name = ?"
-    found: dict[str, Any] = json.loads(op.get_bind().exec_driver_sql(query, (kind, name)).scalar() or "{}")
-    return found
-
-
-def record(kind: str, name: str, definition: Mapping[str, Any]) -> None:
-    sql.emit(
-        f"CREATE TABLE IF NOT EXISTS {MANIFEST} (kind VARCHAR(20) NOT NULL, name VARCHAR(200) NOT NULL, "
-        "archived_at TIMESTAMP DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL, definition JSON NOT NULL, "
-        f"CONSTRAINT pk_{MANIFEST} PRIMARY KEY (kind, name))"
+def refuse_absent(revision: str, what: str) -> None:
+    raise MigrationError(
+        f"revision {revision} takes {what} away, which does not exist: fix its name, or write may_be_gone=True "
+        "where that is right"
     )
-    values = sql.literals((kind, name, json.dumps(definition)))
-    sql.emit(f"INSERT OR REPLACE INTO {MANIFEST} (kind, name, definition) VALUES ({values})")
 
 
-def refuse_readers(table: str, word: str) -> None:
-    """Views and triggers whose text names it, and foreign keys of other tables."""
+def refuse_readers(table: str, word: str, *, others: Sequence[str] = ()) -> None:
+    """Refuse where views or triggers name it in their text, or foreign keys of other tables point at it."""
     rows = op.get_bind().exec_driver_sql(
         "SELECT type, name, sql FROM sqlite_master "
         "WHERE type = 'view' OR (type = 'trigger' AND (tbl_name <> ? OR ? <> ?))",
@@ -167,10 +221,8 @@ def refuse_readers(table: str, word: str) -> None:
     if word == table:
         found += [
             f"foreign key of {other}"
-            for other in look.inspector().get_table_names()
-            if not other.startswith(PREFIX)
-            for key in look.inspector().get_foreign_keys(other)
-            if key["referred_table"] == table and other != table
+            for other in look.referring(table)
+            if not other.startswith(PREFIX) and other not in others
         ]
     if found:
         raise MigrationError(

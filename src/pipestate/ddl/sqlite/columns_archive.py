@@ -1,46 +1,78 @@
 """Archived columns on SQLite: copied, dropped and brought back in one transaction."""
 
-from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from pipestate.ddl import sql
+from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.going import GoingColumns
 from pipestate.ddl.sqlite import look
 from pipestate.ddl.sqlite.archive import (
-    MANIFEST,
-    PREFIX,
+    aside_of,
     definition,
+    forget_archived,
     record,
+    refuse_absent,
     refuse_offline,
     refuse_readers,
 )
 from pipestate.ddl.sqlite.columns import require_not_null
-from pipestate.ddl.sqlite.rebuild import rebuilt
+from pipestate.ddl.sqlite.rebuild import rebuild_as, rebuilt
 
 
-def archive_columns(table: str, key: str, columns: Sequence[str]) -> None:
+def archive_columns(going: GoingColumns) -> None:
     """Do nothing: the copy is made in the transaction that drops them."""
 
 
-def refuse_late_writes(table: str, *, within: str, gate: str) -> None:
+def refuse_late_writes(going: GoingColumns, gate: str) -> None:
     """Do nothing: nobody else writes while a migration holds the file."""
 
 
-def abandon_archived_columns(table: str) -> None:
+def abandon_archived_columns(going: GoingColumns) -> None:
     """Do nothing: a transaction that was given up has left nothing."""
 
 
-def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
+def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False) -> None:
     refuse_offline()
-    there = [column for column in look.inspector().get_columns(table) if column["name"] in columns]
+    there = set(look.column_names(going.table)) if look.has_table(going.table) else set()
+    missing = [column for column in going.columns if column not in there]
+    if missing and must_exist:
+        refuse_absent(going.revision, ", ".join(f"{going.table}.{column}" for column in missing))
+    if len(missing) == len(going.columns):
+        return
+    if computed := [name for name in look.computed(going.table) if name in going.columns]:
+        raise MigrationError(
+            f"{going.table} computes {', '.join(computed)} from other columns, which cannot be archived as values: "
+            "drop that column, then run the same again"
+        )
+    key = look.key_of(going.table, going.key)
+    if in_key := [column for column in going.columns if column in key]:
+        raise MigrationError(
+            f"{', '.join(in_key)} of {going.table} cannot be archived: rows are found again by it. Name another key, "
+            f"keys={{'{going.table}': [...]}}"
+        )
+    for column in going.columns:
+        if column not in missing:
+            refuse_readers(going.table, column)
+
+
+def drop_archived_columns(going: GoingColumns) -> None:
+    refuse_unfit_columns(going)
+    table, copy = going.table, aside_of(going)
+    there = [column for column in look.inspector().get_columns(table) if column["name"] in going.columns]
     if not there:
         return
-    for column in there:
-        refuse_readers(table, str(column["name"]))
-    (key,) = look.inspector().get_pk_constraint(table)["constrained_columns"]
-    names = ", ".join(sql.name(str(column["name"])) for column in there)
-    indexes = look.indexes(table)
-    definitions = [
+    if look.has_table(copy):
+        raise MigrationError(
+            f"{copy} exists already, from an earlier archive: look at it, drop it, then run the same again"
+        )
+    names = [str(column["name"]) for column in there]
+    kept = ", ".join(map(sql.name, (*look.key_of(table, going.key), *names)))
+    if going.changed_at is not None:
+        kept += f", {sql.name(going.changed_at)} AS pipestate_changed_at"
+    sql.emit(f"CREATE TABLE {sql.name(copy)} AS SELECT {kept} FROM {sql.name(table)}")
+    columns = [
         {
             "name": column["name"],
             "type": look.column_type(table, str(column["name"])),
@@ -49,37 +81,109 @@ def drop_archived_columns(table: str, columns: Sequence[str]) -> None:
         }
         for column in there
     ]
-    sql.emit(
-        f"CREATE TABLE {sql.name(f'{PREFIX}{table}_columns')} AS "
-        f"SELECT {sql.name(key)}, {names} FROM {sql.name(table)}"
-    )
-    with rebuilt(table, without=[str(column["name"]) for column in there]) as batch:
-        for column in there:
-            batch.drop_column(str(column["name"]))
+    created, attached, indexes = look.created_as(table), look.attached(table), look.indexes(table)
+    with rebuilt(table, without=names) as batch:
+        for name in names:
+            batch.drop_column(name)
     # Whatever names one of the columns went with them, also where only its expression or its WHERE did.
     hanging = [statement for name, statement in indexes.items() if name not in look.indexes(table)]
-    record("columns", table, {"columns": definitions, "indexes": hanging})
-
-
-def restore_columns(
-    table: str, key: str, columns: Sequence[str], *, changed: str, derived: Mapping[str, str]
-) -> None:
-    refuse_offline()
-    copy = f"{PREFIX}{table}_columns"
-    if not look.has_table(copy):
-        return
-    archived = definition("columns", table)
-    for column in archived["columns"]:
-        sql.emit(f"ALTER TABLE {sql.name(table)} ADD COLUMN {sql.name(column['name'])} {column['type']}")
-    assignments = ", ".join(
-        f"{sql.name(column['name'])} = (SELECT CASE WHEN {changed} THEN {derived[column['name']]} "
-        f"ELSE a.{sql.name(column['name'])} END FROM {sql.name(table)} s "
-        f"LEFT JOIN {sql.name(copy)} a ON a.{sql.name(key)} = s.{sql.name(key)} "
-        f"WHERE s.{sql.name(key)} = {sql.name(table)}.{sql.name(key)})"
-        for column in archived["columns"]
+    record(
+        going,
+        {
+            "columns": columns,
+            "indexes": hanging,
+            "created": created,
+            "attached": attached,
+            "left": look.created_as(table),
+        },
     )
-    sql.emit(f"UPDATE {sql.name(table)} SET {assignments}")
-    # Afterwards, and by a rebuild: ADD COLUMN takes only constants.
+
+
+def restore_columns(going: GoingColumns) -> None:
+    refuse_offline()
+    archived = definition(going)
+    if not look.has_table(aside_of(going)) or "columns" not in archived:
+        return
+    unchanged = look.created_as(going.table) == archived["left"]
+    for column in archived["columns"]:
+        sql.emit(
+            f"ALTER TABLE {sql.name(going.table)} ADD COLUMN {sql.name(column['name'])} {column['type']}"
+        )
+    _fill(going, archived["columns"])
+    _prove_return(going, archived["columns"])
+    empty = [c["name"] for c in archived["columns"] if c["not_null"] and _has_null(going.table, c["name"])]
+    if unchanged and not empty:
+        rebuild_as(going.table, archived["created"], archived["attached"])
+    else:
+        _put_back(going.table, archived, empty)
+    sql.emit(f"DROP TABLE {sql.name(aside_of(going))}")
+    forget_archived(going)
+
+
+def empty_copy(going: GoingColumns) -> None:
+    if sql.is_offline() or look.has_table(aside_of(going)):
+        return
+    if columns := definition(going).get("columns"):
+        names = (*look.key_of(going.table, going.key), *(column["name"] for column in columns))
+        kept = ", ".join(map(sql.name, (*names, "pipestate_changed_at")))
+        sql.emit(f"CREATE TABLE {sql.name(aside_of(going))} ({kept})")
+
+
+def _joined(going: GoingColumns) -> str:
+    """Rows `s` of the table, with their archived values `a`."""
+    key = look.key_of(going.table, going.key)
+    same = " AND ".join(f"a.{sql.name(name)} = s.{sql.name(name)}" for name in key)
+    return f"FROM {sql.name(going.table)} s LEFT JOIN {sql.name(aside_of(going))} a ON {same}"
+
+
+def _fresh(going: GoingColumns) -> str:
+    return f"a.{sql.name(look.key_of(going.table, going.key)[0])} IS NULL"
+
+
+def _changed(going: GoingColumns) -> str:
+    return f"s.{sql.name(going.changed_at)} IS NOT a.pipestate_changed_at" if going.changed_at else "0"
+
+
+def _fill(going: GoingColumns, columns: list[dict[str, Any]]) -> None:
+    table = sql.name(going.table)
+    key = look.key_of(going.table, going.key)
+    itself = " AND ".join(f"s.{sql.name(name)} = {table}.{sql.name(name)}" for name in key)
+    assignments = []
+    for column in columns:
+        name, derived = sql.name(column["name"]), going.derived.get(column["name"], "NULL")
+        assignments.append(
+            f"{name} = (SELECT CASE WHEN {_fresh(going)} THEN coalesce(({derived}), {column['default'] or 'NULL'}) "
+            f"WHEN {_changed(going)} THEN coalesce(({derived}), a.{name}) ELSE a.{name} END "
+            f"{_joined(going)} WHERE {itself})"
+        )
+    sql.emit(f"UPDATE {table} SET {', '.join(assignments)}")
+
+
+def _prove_return(going: GoingColumns, columns: list[dict[str, Any]]) -> None:
+    """Before the copy goes: every row that did not change since has its archived values, types included."""
+    differs = " OR ".join(
+        f"s.{name} IS NOT a.{name} OR typeof(s.{name}) <> typeof(a.{name})"
+        for name in (sql.name(column["name"]) for column in columns)
+    )
+    lost = look.scalar(
+        f"SELECT count(*) {_joined(going)} WHERE NOT ({_fresh(going)}) AND NOT ({_changed(going)}) AND ({differs})"
+    )
+    if lost:
+        raise MigrationError(
+            f"{lost} rows of {going.table} did not get their archived values back, so nothing was changed: "
+            "something changes them as they are written (a trigger?). Drop it, then run the same again"
+        )
+
+
+def _has_null(table: str, column: str) -> bool:
+    name = sql.name(column)
+    return bool(look.scalar(f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)} WHERE {name} IS NULL)"))
+
+
+def _put_back(table: str, archived: dict[str, Any], empty: list[str]) -> None:
+    """The table is not what the contract left: give the columns their defaults, NOT NULL and indexes one by one."""
+    for name in empty:
+        sql.log.warning("%s.%s stays nullable: rows written since have no value for it", table, name)
     defaults = {c["name"]: c["default"] for c in archived["columns"] if c["default"] is not None}
     if defaults:
         with rebuilt(table) as batch:
@@ -87,18 +191,11 @@ def restore_columns(
                 batch.alter_column(name, server_default=sa.text(default.replace(":", "\\:")))
     for statement in archived["indexes"]:
         sql.emit(statement)
-    required = {c["name"]: c["default"] or "''" for c in archived["columns"] if c["not_null"]}
-    require_not_null(table, key, required)
-    sql.emit(f"DROP TABLE {sql.name(copy)}")
-    sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = 'columns' AND name = {sql.literal(table)}")
-
-
-def empty_copy(table: str, key: str) -> None:
-    """In place of a copy that was purged: nothing archived, everything derived."""
-    if sql.is_offline():
-        return
-    archived = definition("columns", table) if look.has_table(MANIFEST) else {}
-    copy = f"{PREFIX}{table}_columns"
-    if archived.get("columns") and not look.has_table(copy):
-        names = ", ".join(sql.name(name) for name in (key, *(c["name"] for c in archived["columns"])))
-        sql.emit(f"CREATE TABLE {sql.name(copy)} ({names})")
+    required = [c["name"] for c in archived["columns"] if c["not_null"] and c["name"] not in empty]
+    require_not_null(table, "", {name: name for name in required})
+    sql.log.warning(
+        "%s has changed since its columns went: what its definition said about them besides type, default, NOT NULL "
+        "and indexes did not come back. It was: %s",
+        table,
+        archived["created"],
+    )

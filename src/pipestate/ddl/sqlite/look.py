@@ -1,12 +1,14 @@
 """Looking at a SQLite database before acting: here a revision is one transaction, so nobody comes between."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
 
 from pipestate.ddl import sql
+from pipestate.ddl.failure import MigrationError
 
 
 def inspector() -> sa.Inspector:
@@ -60,3 +62,58 @@ def attached(table: str, kinds: str = "'index', 'trigger'") -> dict[str, str]:
         f"SELECT name, sql FROM sqlite_master WHERE tbl_name = ? AND type IN ({kinds}) AND sql IS NOT NULL"
     )
     return {row.name: row.sql for row in op.get_bind().exec_driver_sql(query, (table,))}
+
+
+def key_of(table: str, given: Sequence[str] = ()) -> tuple[str, ...]:
+    """Name the columns by which rows are found again: those given, else the primary key."""
+    key = tuple(given) or tuple(inspector().get_pk_constraint(table)["constrained_columns"])
+    if not key:
+        raise MigrationError(
+            f"{table} has no primary key, by which its rows could be found again: name unique columns, "
+            f"keys={{'{table}': [...]}}"
+        )
+    return key
+
+
+def referring(table: str) -> list[str]:
+    """List the other tables whose foreign keys point at this one."""
+    return [
+        other
+        for other in inspector().get_table_names()
+        if other != table
+        and any(key["referred_table"] == table for key in inspector().get_foreign_keys(other))
+    ]
+
+
+def needs_more(table: str, columns: Sequence[str]) -> list[str]:
+    """List its other columns that must be given a value."""
+    rows = op.get_bind().exec_driver_sql(
+        'SELECT name FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL', (table,)
+    )
+    return [row.name for row in rows if row.name not in columns]
+
+
+def computed(table: str) -> list[str]:
+    """List the columns that are computed from others."""
+    rows = op.get_bind().exec_driver_sql("SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 1", (table,))
+    return [row.name for row in rows]
+
+
+def created_as(table: str) -> str:
+    """The CREATE TABLE as the file keeps it."""
+    query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return str(op.get_bind().exec_driver_sql(query, (table,)).scalar())
+
+
+def plain_columns(table: str) -> list[str]:
+    """List the columns that can be written."""
+    rows = op.get_bind().exec_driver_sql("SELECT name FROM pragma_table_info(?)", (table,))
+    return [row.name for row in rows]
+
+
+def counter_of(table: str) -> int | None:
+    """The last number that AUTOINCREMENT gave, where the table counts so."""
+    if not has_table("sqlite_sequence"):
+        return None
+    query = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+    return op.get_bind().exec_driver_sql(query, (table,)).scalar()

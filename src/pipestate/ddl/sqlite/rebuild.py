@@ -1,7 +1,7 @@
 """A table rebuilt: SQLite has no ALTER for constraints, defaults and NOT NULL."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import sqlalchemy as sa
@@ -23,6 +23,7 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
         with op.batch_alter_table(table, recreate="always") as batch:
             yield batch
         return
+    refuse_live_references(table)
     words = "|".join(map(re.escape, without))
     gone = re.compile(rf"\b({words})\b" if without else r"(?!)", re.IGNORECASE)
     checks = look.inspector().get_check_constraints(table)
@@ -46,6 +47,35 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
     for name, statement in attached.items():
         if name not in look.attached(table) and not gone.search(statement):
             sql.emit(statement)
+
+
+def rebuild_as(table: str, created: str, attached: Mapping[str, str]) -> None:
+    """Rebuild a table by a CREATE TABLE of its own, with every row; its indexes and triggers come along."""
+    refuse_live_references(table)
+    spare = f"pipestate_rebuilt_{table}"
+    head = re.compile(r"^CREATE\s+TABLE\s+(\"[^\"]+\"|`[^`]+`|\[[^]]+\]|\S+?)(?=[\s(])", re.IGNORECASE)
+    now = look.attached(table)
+    counted = look.counter_of(table)
+    columns = ", ".join(sql.name(name) for name in look.plain_columns(table))
+    sql.emit(head.sub(lambda _: f"CREATE TABLE {sql.name(spare)}", created, count=1))
+    sql.emit(f"INSERT INTO {sql.name(spare)} ({columns}) SELECT {columns} FROM {sql.name(table)}")
+    sql.emit("PRAGMA legacy_alter_table = ON")
+    sql.emit(f"DROP TABLE {sql.name(table)}")
+    sql.emit(f"ALTER TABLE {sql.name(spare)} RENAME TO {sql.name(table)}")
+    sql.emit("PRAGMA legacy_alter_table = OFF")
+    for statement in {**now, **attached}.values():
+        sql.emit(statement)
+    if counted is not None:
+        sql.emit(f"UPDATE sqlite_sequence SET seq = {counted} WHERE name = {sql.literal(table)}")
+
+
+def refuse_live_references(table: str) -> None:
+    """Refuse where dropping the old table would delete, by cascade, the rows that point at it."""
+    if look.scalar("PRAGMA foreign_keys") and (others := look.referring(table)):
+        raise MigrationError(
+            f"{table} has to be rebuilt while foreign_keys is on, which would delete the rows of {', '.join(others)} "
+            "that point at it: set PRAGMA foreign_keys = OFF on the connection before the migration begins"
+        )
 
 
 def refuse_rows(table: str, condition: str, what: str) -> None:

@@ -7,6 +7,7 @@ from sqlalchemy.schema import CreateTable
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.definitions import Index, KeyOf, keys_of_others
+from pipestate.ddl.going import GoingTable
 from pipestate.ddl.sqlite import archive, look
 
 
@@ -30,7 +31,7 @@ def drop_table(name: str) -> None:
     if not objects.is_ours_on_sqlite("table", name) or not (sql.is_offline() or look.has_table(name)):
         return
     if not sql.is_offline() and look.has_rows(name):
-        archive.archive_table(name)
+        archive.archive_table(GoingTable(name))
     else:
         sql.emit(f"DROP TABLE {sql.name(name)}")
     sql.emit(objects.forget("table", name))
@@ -48,5 +49,9 @@ def drop_view(name: str) -> None:
     sql.emit(objects.forget("view", name))
 
 
-def comment_table(name: str, comment: str | None) -> None:
+def replace_comment(table: str, comment: str, *, revision: str) -> None:
+    """Do nothing: SQLite has no comments."""
+
+
+def restore_comment(table: str, comment: str, *, revision: str) -> None:
     """Do nothing: SQLite has no comments."""

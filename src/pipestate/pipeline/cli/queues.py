@@ -1,6 +1,7 @@
 """`queues show`, `queues clear`, `queues restore`: what the queues hold, what can never end, and the way back."""
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,11 @@ from pipestate.pipeline.cli.output import show as show_result
 app = typer.Typer(
     help="Look at the job queues, clear what can never end, and bring it back.", no_args_is_help=True
 )
+
+
+def say_exported(file: Path, number: int) -> None:
+    """Say where the jobs are before the first is deleted."""
+    say(f"{number:,} exported to {file}", err=True)
 
 
 @app.command()
@@ -59,7 +65,7 @@ def clear(
     """
     from pipestate.pipeline.queues import clear as library
     from pipestate.pipeline.queues.export_file import default_file
-    from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, exported, left_alone
+    from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, left_alone
 
     file = export or default_file(datetime.now(UTC))
     with open_queues(project, redis_url) as (queues, settings), progress("clearing", "jobs") as on_progress:
@@ -67,16 +73,11 @@ def clear(
         writes = bool(plan.to_do) and not dry_run
         results = plan.expected
         if writes:
-            results = library.apply(
-                queues,
-                plan,
-                file,
-                on_exported=lambda n: say(exported(n, file), err=True),
-                on_progress=on_progress,
-            )
+            told = partial(say_exported, file)
+            results = library.apply(queues, plan, file, on_exported=told, on_progress=on_progress)
     for line in left_alone(results):
         say(line, err=True)
-    data = cleared_as_data(results, dry_run=dry_run, export=file if writes else None)
+    data = partial(cleared_as_data, results, dry_run=dry_run, export=file if writes else None)
     show_result(json_, data, cleared_as_lines(results, dry_run=dry_run))
 
 
@@ -103,5 +104,5 @@ def restore(
         results = plan.expected if dry_run else library.apply(queues, plan, on_progress=on_progress)
     for line in left_alone(results):
         say(line, err=True)
-    data = restored_as_data(results, dry_run=dry_run, file=file)
+    data = partial(restored_as_data, results, dry_run=dry_run, file=file)
     show_result(json_, data, restored_as_lines(results, dry_run=dry_run))

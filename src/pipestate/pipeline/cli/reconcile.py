@@ -1,5 +1,6 @@
 """`pipestate reconcile`: bring stuck sites back to life."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -32,24 +33,21 @@ def reconcile(
     Example: pipestate reconcile --dry-run
     """
     from pipestate.pipeline import reconcile as library
-    from pipestate.pipeline.render.reconcile import BUSY, any_failed, as_data, as_lines
+    from pipestate.pipeline.planning import any_failed
+    from pipestate.pipeline.render.reconcile import BUSY, as_data, as_lines
     from pipestate.pipeline.storage import open_storage
     from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
     storage = open_storage(storage_dir) if storage_dir else None
-    with (
-        open_queues(to.project, redis_url) as (queues, names),
-        progress("recovering", "sites") as on_progress,
-    ):
+    with open_queues(to.project, redis_url) as (queues, names), progress("recovering", "sites") as bar:
         rules = library.Rules(names, storage, threshold_hours, max_attempts, site)
         if not dry_run:
-            revision = to.position().current
-            results = library.run(to.url, queues, rules, revision=revision, on_progress=on_progress)
+            results = library.run(to.url, queues, rules, revision=to.position().current, on_progress=bar)
         else:
             results = library.plan(to.url, queues, rules).expected
-    if results is None and not json_:
+    if results is None:
         say(BUSY, err=True)
-    else:
-        show(json_, as_data(results, site, dry_run=dry_run), as_lines(results or [], site, dry_run=dry_run))
-    raise typer.Exit(any_failed(results))
+    data = partial(as_data, results, site, dry_run=dry_run)
+    show(json_, data, as_lines(results, site, dry_run=dry_run))
+    raise typer.Exit(any_failed(results or []))

@@ -39,10 +39,6 @@ def sentence(figures: Figures) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def exported(number: int, file: Path) -> str:
-    return f"{number:,} exported to {file}"
-
-
 def cleared_as_lines(results: Sequence[Result[Blocked]], *, dry_run: bool) -> Iterator[str]:
     if not results:
         yield "nothing to clear"

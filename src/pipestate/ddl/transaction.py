@@ -1,0 +1,11 @@
+"""Whose transaction this is: whether a helper may commit in the middle of its work."""
+
+from alembic import op
+
+
+def may_commit() -> bool:
+    """Say whether Alembic began the transaction, for this revision alone: then nothing else is committed with it."""
+    context = op.get_context()
+    if context._in_external_transaction or not context._transaction_per_migration:
+        return False
+    return context.as_sql or context._transaction is not None
