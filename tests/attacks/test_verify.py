@@ -89,7 +89,7 @@ def test_an_odd_value_is_a_verdict_and_json(approved: Project) -> None:
 
 
 def test_a_value_in_the_evidence_that_cannot_be_read_hides_no_verdict(approved: Project) -> None:
-    odd = add_checks(approved, UNREADABLE, "1 AS n", "n = 0")
+    odd = add_checks(approved, UNREADABLE, "1 AS n, ({} IS NULL) AS gone", "n = 0")
     evidence = "".join(
         f"\n```sql\n-- explains: {check}\n-- dialect: postgresql\nSELECT {value} AS at;\n```\n"
         for check, value in odd.items()
@@ -221,7 +221,10 @@ def test_a_superuser_who_verifies_is_warned(gated: Project) -> None:
 
 def test_a_path_on_which_others_may_create_functions_is_named(gated: Project, make_role: MakeRole) -> None:
     reader = make_role(gated.database)
-    gated.database.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader.url.username}")
+    gated.database.run(
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader.url.username}",
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",  # before 15 everybody could
+    )
     project = gated.connect_as(reader)
     quiet = project.pipestate("verify")
     assert "superuser" not in quiet.stderr

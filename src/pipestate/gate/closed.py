@@ -2,6 +2,7 @@
 
 from pipestate.chain.calls import Calls
 from pipestate.ddl.failure import MigrationError
+from pipestate.safe import plain
 from pipestate.verify.report import Report
 
 KEPT = {
@@ -19,7 +20,9 @@ class GateClosed(MigrationError):
         self.report = report
         ((runbook, phase),) = report.phases()
         closing = [verdict for verdict in phase.checks if verdict.closes]
-        lines = [f"  {verdict.check_id}: {verdict.message} ({verdict.source})" for verdict in closing]
+        lines = [
+            f"  {verdict.check_id}: {plain(verdict.message)} ({plain(verdict.source)})" for verdict in closing
+        ]
         if not closing:
             lines = ["  none of its checks applies here and blocks: nothing to ask is closed"]
         super().__init__(
