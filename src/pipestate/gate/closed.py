@@ -1,5 +1,6 @@
 """A gate that is closed, as Alembic wants to hear it."""
 
+from pipestate.chain.calls import Calls
 from pipestate.ddl.failure import MigrationError
 from pipestate.safe import plain
 from pipestate.verify.report import Report
@@ -15,7 +16,7 @@ class GateClosed(MigrationError):
 
     exit_code = 1
 
-    def __init__(self, report: Report, *, commits_each: bool = True) -> None:
+    def __init__(self, report: Report, calls: Calls, *, commits_each: bool = True) -> None:
         self.report = report
         ((runbook, phase),) = report.phases()
         closing = [verdict for verdict in phase.checks if verdict.closes]
@@ -27,5 +28,5 @@ class GateClosed(MigrationError):
         super().__init__(
             f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks do not "
             f"hold, so {KEPT[commits_each]}\n" + "\n".join(lines) + "\n"
-            f"To look closer: pipestate verify {runbook.name} --phase {phase.name}"
+            f"To look closer: {calls.pipestate(f'verify {runbook.name} --phase {phase.name}')}"
         )
