@@ -282,14 +282,6 @@ def wide(project: Project, rows: int) -> None:
     )
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100])
-def test_no_column_of_the_evidence_vanishes(approved: Project, columns: int) -> None:
-    wide(approved, rows=2)
-    screen = on_screen(approved, "pipestate", "verify", columns=columns)
-    for name in (*(f"column_{n}" for n in range(7)), "updated_at"):
-        assert name in screen
-
-
 def test_and_more_counts_the_rows_not_the_sample(approved: Project) -> None:
     wide(approved, rows=17)
     done = approved.pipestate("verify")
