@@ -31,6 +31,7 @@ def loaded(*arguments: str) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "unwanted"),
     [
+        (["--help"], {"sqlalchemy", "alembic"}),
         (["--version"], {"sqlalchemy", "alembic", "rich", "yaml", "importlib.metadata", "pipestate.plugins"}),
         (["runbook", "lint"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
         (

@@ -1,12 +1,9 @@
-"""`pipestate demo`: the whole story on servers of its own, with real commands and their real output."""
+"""The whole story on servers of its own, with real commands and their real output."""
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from pipestate import embedded
 from pipestate.pipeline.demo import scene
@@ -19,16 +16,8 @@ DAILY = (
 )
 
 
-def demo(
-    pause: Annotated[bool, typer.Option("--pause", help="Wait for a key before each command.")] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the servers running at the end, and say where.")
-    ] = False,
-) -> None:
-    """Show the whole story on a PostgreSQL and a Redis that are started for it and thrown away.
-
-    Example: pipestate demo --pause
-    """
+def demo(*, pause: bool = False, keep: bool = False) -> None:
+    """Play the whole story; `pause` waits for a key before each command, `keep` leaves the servers running."""
     with _world(keep=keep) as (database, redis, directory):
         stage = Stage(database, redis, directory, pause=pause)
         _old_world(stage)
