@@ -42,8 +42,9 @@ matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18
 screens: $(READY) ## write the kept screens anew (look at the difference)
 	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
 
-rendered: $(READY) ## write the kept scripts of the revisions anew (look at the difference)
-	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py tests/integration/ledger/test_install.py
+rendered: $(READY) ## write the kept SQL of revisions, ledger and pipeline anew (look at the difference)
+	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py \
+	  tests/integration/ledger/test_install.py tests/unit/pipeline/test_rendered.py
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg2
 from sqlalchemy.engine import URL
 
-from pipestate.config import project_root
+from pipestate.config import shipped_root
 from pipestate.embedded import embedded_binaries
 
 LEGACY = (
@@ -31,7 +31,7 @@ LEGACY = (
 
 
 def plain(url: URL) -> str:
-    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=False)
 
 
 def execute(url: URL, *statements: str, **values: int) -> None:
@@ -59,7 +59,7 @@ def run(command: list[str], variables: dict[str, str], *, codes: tuple[int, ...]
     """In a session of its own, as in a DBA's terminal: Linux shares the cores out by session."""
     environment = os.environ | variables
     done = subprocess.run(
-        command, cwd=project_root(), env=environment, start_new_session=True, capture_output=True, text=True
+        command, cwd=shipped_root(), env=environment, start_new_session=True, capture_output=True, text=True
     )
     if done.returncode not in codes:
         sys.exit(f"{Path(command[0]).name} exited with {done.returncode}:\n{done.stdout}{done.stderr}")

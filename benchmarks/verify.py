@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain, psql, run, upgrade
-from pipestate.chain.revisions import revisions_at
-from pipestate.config import project_root
+from pipestate.chain.project import Named, find_project
+from pipestate.chain.read import read_chain
+from pipestate.chain.version_table import locator
 from pipestate.embedded import embedded_server
 from pipestate.runbook.find import find_runbooks
 from pipestate.runbook.model import Check
@@ -61,13 +61,13 @@ def same_sql(url: URL) -> list[str]:
     """The checks that apply, as the runbooks have them."""
     from sqlalchemy import create_engine
 
-    ini = project_root() / "alembic.ini"
+    project = find_project(Named(shipped=True))
     with create_engine(url).connect() as connection:
-        revisions = revisions_at(connection, Path(ini))
+        position = locator(project, read_chain(project))(connection)
     asked = [
         each
-        for runbook, phase in find_phases(find_runbooks([], ini), None)
-        for each in ask(runbook, phase, revisions, "postgresql")
+        for runbook, phase in find_phases(find_runbooks([], project.runbooks), None)
+        for each in ask(runbook, phase, position, "postgresql")
         if each.skipped is None
     ]
     checks = [

@@ -1,7 +1,7 @@
 """Fixtures: a server a worker, a database a test, both engines through one fixture."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,10 @@ from redis import Redis
 from alembics import Chain
 from bed import Database, Postgres, Sqlite, postgres_server, redis_server
 from legacy import fill_legacy
+from miniatures import copy_project
 from queue_scene import Scene
+
+collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
 
 for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
     os.environ.pop(name, None)
@@ -104,6 +107,18 @@ def sqlite_database(sqlite: Sqlite) -> Iterator[Database]:
 def project(tmp_path: Path) -> Path:
     """An empty directory to be another project in."""
     return tmp_path
+
+
+@pytest.fixture
+def miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Go into a copy of a miniature project."""
+
+    def enter(name: str) -> Path:
+        directory = copy_project(name, tmp_path)
+        monkeypatch.chdir(directory)
+        return directory
+
+    return enter
 
 
 @pytest.fixture

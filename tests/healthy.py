@@ -1,10 +1,9 @@
 """A database on which every check of the runbook sites-consolidation holds: weeks after a good migration."""
 
-import re
-
 from alembics import Chain
 from bed import Database
 from legacy import fill_legacy
+from moments import run_timed
 
 SIGN_OFFS = (
     ("preflight", "backup-taken"),
@@ -13,8 +12,6 @@ SIGN_OFFS = (
     ("readiness", "backup-taken"),
     ("cleanup", "watched-24h"),
 )
-
-_AGO = re.compile(r"<(?P<text>text )?(?P<number>[0-9]+) (?P<unit>minutes|hours|days) ago>")
 
 
 def build_healthy(database: Database, revision: str = "0005") -> None:
@@ -30,24 +27,6 @@ def build_healthy(database: Database, revision: str = "0005") -> None:
 def refresh(database: Database) -> None:
     """What must be recent, made so: a copy of a healthy database may be some minutes old."""
     run_timed(database, *TODAY)
-
-
-def run_timed(database: Database, *statements: str) -> None:
-    database.run(*(timed(database, statement) for statement in statements))
-
-
-def timed(database: Database, statement: str) -> str:
-    """`<3 hours ago>` in the engine's words; `<text 3 hours ago>` as the old code wrote its times."""
-
-    def spelt(match: re.Match[str]) -> str:
-        age = f"{match['number']} {match['unit']}"
-        if database.is_sqlite:
-            form = "%Y-%m-%dT%H:%M:%S" if match["text"] else "%Y-%m-%d %H:%M:%S"
-            return f"strftime('{form}', 'now', '-{age}')"
-        time = f"now() - interval '{age}'"
-        return f"to_char(({time}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')" if match["text"] else time
-
-    return _AGO.sub(spelt, statement)
 
 
 def observation(name: str, value: float, when: str) -> str:

@@ -47,10 +47,11 @@ def find_check(runbook: Runbook, address: str, database: Database) -> Check:
 
 
 def evidence(database: Database, check: Check) -> list[Row]:
-    explained = check.evidence_for(dialect(database))
-    assert explained is not None, f"{check.id} shows nothing on {dialect(database)} when it fails"
+    """What is shown when it fails: its own rows, or those of the block that explains it."""
+    shown = check if check.require.shows_own_rows else check.evidence_for(dialect(database))
+    assert shown is not None, f"{check.id} shows nothing on {dialect(database)} when it fails"
     with reader(database.url) as connection:
-        return list(read(connection, explained.sql, DEFAULT_TIMEOUT_S, most=EVIDENCE_ROWS).rows)
+        return list(read(connection, shown.sql, DEFAULT_TIMEOUT_S, most=EVIDENCE_ROWS).rows)
 
 
 def applies(scope: Phase | Check | SignOff | View, revision: str | None) -> bool:

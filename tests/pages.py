@@ -77,7 +77,7 @@ def lay_out(directory: Path, given: list[Example]) -> None:
             path = directory / example.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(example.text, encoding="utf-8")
-    if not any(example.file for example in given):
+    if not any((example.file or "").endswith(".ini") for example in given):
         for folder in ("alembic", "runbooks"):
             shutil.copytree(ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__"))
         for file in ("alembic.ini", "README.md"):

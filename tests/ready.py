@@ -2,15 +2,22 @@
 
 from datetime import UTC, datetime, timedelta
 
+import sqlalchemy as sa
+
 from bed import Database
+
+CARRIED_OVER = (
+    "UPDATE sites SET current_stage = 'completed' WHERE current_stage IS NULL "
+    "AND subdomain IN (SELECT subdomain FROM site_progress WHERE current_stage = 'ocr')"
+)
 
 
 def make_ready(database: Database) -> None:
-    """A week of reconciliations and of passed backfill checks, and a backup signed off today."""
+    """A week of reconciliations and of passed backfill checks, every site carried over, a backup signed off."""
     now = datetime.now(UTC)
     zone = "" if database.is_sqlite else "+00"
     runs = [now - timedelta(days=8)] + [now - timedelta(minutes=15 * number) for number in range(12)]
-    verified = [now - timedelta(days=8), now - timedelta(hours=1)]
+    verified = [now - timedelta(days=days, hours=1) for days in range(8, -1, -1)]
     database.run(
         *(
             "INSERT INTO pipeline_reconciliation (started_at, finished_at, triggered_by, actor, found, recovered) "
@@ -22,6 +29,7 @@ def make_ready(database: Database) -> None:
             f"VALUES ('{at:%Y-%m-%d %H:%M:%S}{zone}', 'ci', 'verify', 'sites-consolidation', 'backfill', 'open', '', 7)"
             for at in verified
         ),
+        *([CARRIED_OVER] if sa.inspect(database.engine).has_table("site_progress") else []),
         "INSERT INTO pipestate.attestation (runbook, phase, name, person) "
         "VALUES ('sites-consolidation', 'readiness', 'backup-taken', 'dba')",
     )

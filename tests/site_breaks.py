@@ -107,6 +107,7 @@ BACKFILL = (
             "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
             "WHERE subdomain = 'site006.example.gov'",
         ),
+        also=("readiness/backfill-complete",),
     ),
     Break(
         "backfill/backfill-complete",
@@ -116,6 +117,7 @@ BACKFILL = (
             "WHERE subdomain = 'site006.example.gov'",
             "UPDATE site_progress SET updated_at = NULL WHERE subdomain = 'site006.example.gov'",
         ),
+        also=("readiness/backfill-complete",),
     ),
     *(
         Break(
@@ -224,6 +226,15 @@ READINESS = (
         (f"UPDATE sites SET updated_at = NULL WHERE {IN_FLIGHT}",),
     ),
     Break(
+        "readiness/backfill-complete",
+        "what is left would go with the table",
+        (
+            "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
+            "WHERE subdomain = 'site012.example.gov'",
+        ),
+        also=("backfill/backfill-complete",),
+    ),
+    Break(
         "readiness/health-score",
         "one site in ten is stuck",
         (
@@ -236,6 +247,15 @@ READINESS = (
         "readiness/reconciliation-runs",
         "one of the last ten found five",
         (reconciliation("2 minutes ago", found=5), *(reconciliation("1 minutes ago") for _ in range(9))),
+    ),
+    Break(
+        "readiness/reconciliation-runs",
+        "the last ten are old",
+        (
+            "UPDATE pipeline_reconciliation SET finished_at = <7 hours ago> "
+            "WHERE triggered_by = 'cron' AND finished_at > <1 days ago>",
+        ),
+        also=("backfill/reconciliation-schedule",),
     ),
     Break(
         "readiness/reconciliation-runs",
@@ -325,6 +345,44 @@ READINESS = (
     ),
     Break(
         "readiness/no-dependents",
+        "a function that reads a column",
+        (
+            "CREATE FUNCTION app_state(text) RETURNS text LANGUAGE sql AS "
+            "'SELECT status FROM sites WHERE subdomain = $1'",
+        ),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a function that reads a column beside another table's of that name",
+        (
+            "CREATE FUNCTION app_jobs() RETURNS bigint LANGUAGE sql AS "
+            "'SELECT count(*) FROM jobs j, sites WHERE j.status = sites.status'",
+        ),
+        only="postgresql",
+        also=("readiness/possible-dependents",),
+    ),
+    Break(
+        "readiness/no-dependents",
+        "a trigger's function that reads a column",
+        (
+            "CREATE FUNCTION app_told() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN UPDATE jobs SET status = NEW.status; RETURN NEW; END'",
+            "CREATE TRIGGER app_tell AFTER UPDATE ON sites FOR EACH ROW EXECUTE FUNCTION app_told()",
+        ),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/possible-dependents",
+        "a function whose column may be another table's",
+        (
+            "CREATE FUNCTION app_jobs() RETURNS bigint LANGUAGE sql AS "
+            "'SELECT count(*) FROM jobs j, sites s WHERE j.status = s.current_stage'",
+        ),
+        only="postgresql",
+    ),
+    Break(
+        "readiness/no-dependents",
         "a trigger on a column",
         (
             "CREATE FUNCTION app_noop() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
@@ -361,6 +419,14 @@ READINESS = (
         "readiness/soak",
         "the last record is three days old",
         ("DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",),
+    ),
+    Break(
+        "readiness/soak",
+        "the two records in between are eight days apart",
+        (
+            "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <25 hours ago> "
+            "AND recorded_at > <9 days ago>",
+        ),
     ),
     Break(
         "readiness/soak",

@@ -93,7 +93,8 @@ def _read_all(terminal: int) -> bytes:
 
 
 if __name__ == "__main__":
-    import pipestate.chain.revisions
+    import pipestate.chain.read
+    import pipestate.chain.version_table
     import pipestate.cli.main
     import pipestate.pipeline.reconcile
     import pipestate.render.console  # noqa: F401

@@ -24,6 +24,7 @@ depends_on = None
 
 # The criteria that must still be in the runbook, whoever has edited it.
 INSISTED = (
+    "backfill-complete",
     "stuck-sites",
     "reconciliation-runs",
     "health-score",

@@ -60,7 +60,7 @@ def start(subdomain: str, run_id: str = "first") -> None:
 
 
 def fetch_site_job(subdomain: str, run_id: str) -> None:
-    """Here the PDFs would be downloaded; in this example they lie in STORAGE_DIR already."""
+    """Download the PDFs; in this example they lie in STORAGE_DIR already."""
     finish(subdomain, "fetch", run_id)
 
 
@@ -74,7 +74,7 @@ def ocr_page_job(subdomain: str, pdf_path: str, run_id: str) -> None:
 
 
 def read_text(pdf: Path) -> None:
-    """The OCR of this example waits and copies; what it writes appears at once and whole."""
+    """Wait and copy, as the OCR of this example; what it writes appears at once and whole."""
     time.sleep(float(os.environ.get("OCR_SECONDS", "0")))
     meeting = pdf.parent
     text = meeting.parent.parent / "txt" / meeting.name / f"{pdf.stem}.txt"
@@ -128,7 +128,7 @@ def ocr_complete_coordinator(subdomain: str, run_id: str) -> None:
 
 
 def extraction_complete_coordinator(subdomain: str, run_id: str) -> None:
-    """Compilation and extraction run side by side; this one follows both."""
+    """Follow compilation and extraction, which run side by side."""
     if advance(subdomain, "deploy", {"deploy": 1}):
         enqueue("deploy", deploy_job, subdomain=subdomain, run_id=run_id)
 
@@ -148,7 +148,7 @@ COORDINATORS: dict[str, tuple[str, Callable[..., None]]] = {
 
 
 def advance(subdomain: str, to: str, totals: dict[str, int]) -> bool:
-    """Whether this delivery of the coordinator is the one that moved the site."""
+    """Move the site; return False where another delivery of this coordinator has done so."""
     with database().begin() as conn:
         try:
             advance_stage(conn, subdomain, to=to, totals=totals)

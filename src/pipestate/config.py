@@ -1,11 +1,10 @@
-"""Which database, and where the chain and the runbooks live: one answer for pipestate and Alembic.
+"""Which database, one answer for pipestate and Alembic; and where the shipped chain is.
 
 SQLAlchemy is imported when a URL is parsed: commands that need no database start without it.
 """
 
-import configparser
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +23,22 @@ DRIVERS = {"postgresql": "postgresql+psycopg2", "postgres": "postgresql+psycopg2
 def resolve_url(
     explicit: str | None = None,
     *,
-    ini_url: str | None = None,
+    ini_url: str | Callable[[], str | None] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> "URL":
-    """The first of: the option, PIPESTATE_DATABASE_URL, DATABASE_URL, alembic.ini."""
+    """Take the first of: the option, PIPESTATE_DATABASE_URL, DATABASE_URL, alembic.ini.
+
+    A function for the last one is called only where it is needed: what the ini holds may be faulty.
+    """
     environ = os.environ if environ is None else environ
     sources = {
         "--database-url": explicit,
         "PIPESTATE_DATABASE_URL": environ.get("PIPESTATE_DATABASE_URL"),
         "DATABASE_URL": environ.get("DATABASE_URL"),
-        "alembic.ini": ini_url,
+        "sqlalchemy.url in the ini": ini_url,
     }
-    for source, text in sources.items():
+    for source, given in sources.items():
+        text = given() if callable(given) else given
         if text is not None and (text.strip() or source == "--database-url"):
             return parse_url(text, source=source)
     raise ConfigError(f"no database given: {HOW_TO_NAME_A_DATABASE}")
@@ -88,16 +91,7 @@ def without_secrets(message: str, url: "URL") -> str:
     return message
 
 
-def ini_url(path: Path) -> str | None:
-    """`sqlalchemy.url` of an alembic.ini, without loading Alembic."""
-    if not path.is_file():
-        return None
-    parser = configparser.ConfigParser({"here": str(path.resolve().parent)})
-    parser.read(path, encoding="utf-8")
-    return parser.get("alembic", "sqlalchemy.url", fallback=None)
-
-
-def project_root() -> Path:
-    """Where `alembic.ini`, `alembic/` and `runbooks/` are: in the wheel, or the checkout."""
+def shipped_root() -> Path:
+    """Return where the shipped `alembic.ini`, `alembic/` and `runbooks/` are: in the wheel, or the checkout."""
     shipped = Path(__file__).parent / "shipped"
     return shipped if shipped.is_dir() else Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import table_queues
-from alembics import Chain
+from alembics import ROOT, Chain
 from bed import Database
 from pipestate.cli.main import main
 from queue_beds import TableBed
@@ -34,6 +34,7 @@ def pipestate(
 ) -> Command:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDIS_URL", queues_url)
+    monkeypatch.setenv("ALEMBIC_CONFIG", str(ROOT / "alembic.ini"))
 
     def run(*arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["pipestate", *arguments])
@@ -44,6 +45,14 @@ def pipestate(
         return Done(int(str(ended.value.code or 0)), said.out, said.err)
 
     return run
+
+
+def queues_ini(directory: Path, *lines: str) -> Path:
+    """Another ini of the same chain, with these lines about its queues."""
+    ini = directory / "other.ini"
+    chain = f"[alembic]\nscript_location = {ROOT / 'alembic'}"
+    ini.write_text("\n".join([chain, "[pipestate:queues]", *lines, ""]))
+    return ini
 
 
 def test_dry_run_says_it_and_changes_nothing(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
@@ -167,8 +176,7 @@ def test_bytes_that_are_no_text_are_no_export(scene: Scene, pipestate: Command, 
 
 def test_another_backend_serves_every_command(pipestate: Command, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.db"
-    ini = tmp_path / "other.ini"
-    ini.write_text(f"[pipestate:queues]\nbackend = table_queues:connect\nurl = {jobs}\n")
+    ini = queues_ini(tmp_path, "backend = table_queues:connect", f"url = {jobs}")
     with table_queues.connect(str(jobs)) as queues:
         bed = TableBed(queues, jobs)
         bed.put("failed", "ocr_page_job")
@@ -195,16 +203,14 @@ def test_another_backend_serves_every_command(pipestate: Command, tmp_path: Path
 def test_a_backend_that_cannot_be_opened_is_one_sentence(
     pipestate: Command, tmp_path: Path, lines: str, sentence: str
 ) -> None:
-    ini = tmp_path / "other.ini"
-    ini.write_text(f"[pipestate:queues]\n{lines}\n")
+    ini = queues_ini(tmp_path, lines)
     done = pipestate("queues", "show", "--config", str(ini))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert sentence in done.err
 
 
 def test_a_redis_url_for_another_backend_is_refused(pipestate: Command, tmp_path: Path) -> None:
-    ini = tmp_path / "other.ini"
-    ini.write_text("[pipestate:queues]\nbackend = table_queues:connect\nurl = jobs.db\n")
+    ini = queues_ini(tmp_path, "backend = table_queues:connect", "url = jobs.db")
     done = pipestate("queues", "show", "--config", str(ini), "--redis-url", "redis://localhost")
     assert (done.code, done.out) == (2, "")
     assert "--redis-url is for RQ" in done.err
@@ -253,8 +259,7 @@ def test_show_as_json(scene: Scene, pipestate: Command) -> None:
 
 
 def test_names_come_from_the_ini(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
-    ini = tmp_path / "other.ini"
-    ini.write_text("[pipestate:queues]\nocr_job = scans app.read_page\nocr_coordinator = build app.done\n")
+    ini = queues_ini(tmp_path, "ocr_job = scans app.read_page", "ocr_coordinator = build app.done")
     other = Scene(scene.redis, ocr="scans", compilation="build")
     other.defer("app.done", on=other.fail_many(2, "app.read_page"))
     assert pipestate("queues", "clear", "--dry-run").out == "nothing to clear\n"

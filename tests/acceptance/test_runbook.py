@@ -26,6 +26,7 @@ def pipestate(*arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess
 def books(tmp_path: Path) -> Path:
     """A project with a page and its variants."""
     (tmp_path / "alembic.ini").write_text("[alembic]\nscript_location = alembic\n")
+    (tmp_path / "alembic" / "versions").mkdir(parents=True)
     folder = tmp_path / "runbooks"
     folder.mkdir()
     (folder / "orders.md").write_text(page(block("SELECT now() IS NULL AS x"), name="orders"))
@@ -92,21 +93,21 @@ def phases(name: str) -> list[str]:
     return [line.removeprefix("## Phase: ") for line in text.splitlines() if line.startswith("## Phase: ")]
 
 
-def test_what_is_asked_again_is_shown_as_it_is_asked(tmp_path: Path) -> None:
+def test_what_is_asked_again_is_shown_as_it_is_asked(books: Path) -> None:
     recent = block("SELECT 1 AS x WHERE '24 hours' > ''", require="x = 1", window="24 hours")
     text = page(
         recent,
         "## Phase: two\n\n- again: `one/c`, requires `x >= 1`, over `2 days`\n- [ ] `b` (24h, 2 people): word\n",
         front="  one: {}\n  two: {opens: [b2]}\n",
     )
-    (tmp_path / "book.md").write_text(text)
-    shown = pipestate("runbook", "show", "book.md", "--phase", "two", cwd=tmp_path).stdout
+    (books / "book.md").write_text(text)
+    shown = pipestate("runbook", "show", "book", "--phase", "two", cwd=books.parent).stdout
     assert shown == (
         "-- book/two, the gate of b2, on postgresql\n\n"
-        "-- check: c (again one/c, at book.md:21; its block: book.md:12)\n"
+        "-- check: c (again one/c, at runbooks/book.md:21; its block: runbooks/book.md:12)\n"
         "-- require: x >= 1\n"
         "SELECT 1 AS x WHERE '2 days' > '';\n\n"
-        "-- sign-off: b (book.md:22)\n"
+        "-- sign-off: b (runbooks/book.md:22)\n"
         "-- require: the word of 2 people, not older than 24h: word\n"
     )
 

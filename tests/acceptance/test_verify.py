@@ -217,7 +217,7 @@ def test_history_is_newest_first(legacy: Database) -> None:
     Chain(legacy).upgrade("0005")
     assert on(legacy, "attest", "backup-taken", "--by", "dba", "--note", "s3://x").returncode == 0
     assert on(legacy, "observe", "--set", "sqs_queue_depth=12", "--set", "sqs_dlq_depth=0").returncode == 0
-    kinds = [entry["kind"] for entry in json.loads(on(legacy, "history", "--json", "-n", "2").stdout)]
+    kinds = [entry["kind"] for entry in json.loads(on(legacy, "history", "--json", "--limit", "2").stdout)]
     assert kinds == ["observation", "observation"]
     assert "backup-taken: s3://x" in on(legacy, "history").stdout
 
@@ -282,8 +282,13 @@ def test_plan_says_what_comes_next(legacy: Database) -> None:
 
 
 def test_the_next_step_can_be_typed_where_the_project_is_elsewhere(legacy: Database) -> None:
-    said = on(legacy, "plan", "--config", str(ROOT / "alembic.ini")).stdout
-    assert 'Next: alembic -c "$(pipestate --alembic-ini)" upgrade 0005' in said
+    ini = str(ROOT / "alembic.ini")
+    said = on(legacy, "plan", "--config", ini).stdout
+    assert f"Next: alembic -c {ini} upgrade 0005" in said
+    Chain(legacy).upgrade("0005")
+    said = on(legacy, "plan", "--config", ini).stdout
+    assert f": pipestate gate sites-consolidation/readiness --config {ini}\n" in said
+    Chain(legacy).downgrade("base")
     said = on(legacy, "plan", ALEMBIC_CONFIG=str(ROOT / "alembic.ini")).stdout
     assert "Next: alembic upgrade 0005" in said
 

@@ -104,7 +104,9 @@ def test_the_variants_for_sqlite_come_along(installed: Installed) -> None:
 
 def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_legacy: Chain) -> None:
     pg_legacy.upgrade("0005")
-    said = installed.must("pipestate gate readiness --json", code=1, DATABASE_URL=pg_legacy.database.text)
+    said = installed.must(
+        "pipestate gate readiness --shipped --json", code=1, DATABASE_URL=pg_legacy.database.text
+    )
     assert "shipped/runbooks/sites-consolidation.md:" in said
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from attacks import orders
+from attacks.contracts import lay_out_contract
 from attacks.project import Project, lay_out
 from attacks.worlds import WORLDS, Standing, World
 from bed import Database, Postgres
@@ -35,6 +36,36 @@ def gated(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[P
     del make_role  # roles can only go when the database is gone
     database = postgres.copy_of("attacked", lambda fresh: orders.fill(fresh, tmp_path / "template"))
     yield lay_out("attacked", tmp_path / "project", database)
+    postgres.drop(database)
+
+
+@pytest.fixture(scope="module")
+def approved_database(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """The database of `gated` with its gate open, for all tests of a module that only look at it."""
+    template = tmp_path_factory.mktemp("template")
+    database = postgres.copy_of("attacked", lambda fresh: orders.fill(fresh, template))
+    database.run(orders.APPROVAL)
+    yield database
+    postgres.drop(database)
+
+
+@pytest.fixture
+def approved(approved_database: Database, tmp_path: Path) -> Project:
+    """The project with its gate open, for attacks that change its files and only look at its database."""
+    return lay_out("attacked", tmp_path / "project", approved_database)
+
+
+@pytest.fixture
+def contract(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[Project]:
+    """The project `attacked_contract` at a1, without a table."""
+    del make_role  # roles can only go when the database is gone
+
+    def fill(fresh: Database) -> None:
+        done = lay_out_contract(tmp_path / "template", fresh).alembic("upgrade", "a1")
+        assert done.returncode == 0, done.stderr
+
+    database = postgres.copy_of("attacked contract", fill)
+    yield lay_out_contract(tmp_path / "project", database)
     postgres.drop(database)
 
 

@@ -24,3 +24,9 @@ def recorded_failures(database: Database, event: str) -> set[str]:
         f"WHERE event = '{event}' AND outcome IN ('failed', 'errored')"
     )
     return {str(name) for (name,) in rows}
+
+
+def recorded_revisions(database: Database, event: str) -> list[str]:
+    """List the revisions that the ledger says were applied, or taken back."""
+    rows = database.rows(f"SELECT revision FROM {ledger_table('run')} WHERE event = '{event}' ORDER BY id")
+    return [str(revision) for (revision,) in rows]

@@ -11,6 +11,7 @@ PAGE = "runbooks/orders.md"
 CONTRACT = "migrations/versions/c3_drop_old_orders.py"
 GATE = "orders/ready"
 BODY = 'op.execute("DROP TABLE old_orders")'
+APPROVAL = "INSERT INTO approvals (what) VALUES ('drop old_orders')"
 ORDERS = (
     "INSERT INTO old_orders SELECT n, now() - interval '7 days' - n * interval '1 hour', 'order ' || n "
     "FROM generate_series(1, 3) AS n"
@@ -50,7 +51,7 @@ def fill(database: Database, root: Path) -> None:
 
 
 def approve(project: Project) -> None:
-    project.database.run("INSERT INTO approvals (what) VALUES ('drop old_orders')")
+    project.database.run(APPROVAL)
 
 
 def assert_refused(done: Done, database: Database, *said: str) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,9 +29,9 @@ class Project:
         wanted = {**self.environment, **environment}
         return attacked.run("pipestate", *arguments, cwd=cwd or self.root, environment=wanted)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def running(self, *arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
         """Start Python with these arguments, `-m`, `alembic`, …, and go on."""
-        return attacked.start(*arguments, cwd=self.root, environment=self.environment)
+        return attacked.running(*arguments, cwd=self.root, environment=self.environment)
 
     def script(self, revisions: str, *options: str) -> str:
         """Return what `--sql` writes, be it refused half-way: some people look at no exit code."""

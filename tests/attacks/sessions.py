@@ -1,5 +1,6 @@
 """Other sessions: who holds a lock, who waits for one, and what is running; polled, never slept for."""
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -67,3 +68,8 @@ def sessions(database: Database) -> int:
         "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
     )
     return int(str(database.value(query)))
+
+
+def has_ended(*processes: "subprocess.Popen[str]") -> bool:
+    """Whether one of them is no longer running, so that nobody need wait for what it would have done."""
+    return any(process.poll() is not None for process in processes)

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 
 import pytest
 
-from attacks.attacked import PATIENCE_S
+from attacks.attacked import Done, finish
 from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, State, approve, assert_refused, state_of
 from attacks.project import PROJECTS, Project
-from attacks.sessions import sessions, uncommitted, wait_until, waits_for_lock
+from attacks.sessions import has_ended, sessions, uncommitted, wait_until, waits_for_lock
 
 GATE = '    with gate(\n        "orders/ready",\n'
 
@@ -51,14 +50,13 @@ def test_a_lock_that_an_env_py_took_for_its_transaction_is_kept(gated: Project) 
 # --- A caller who is inside a transaction ----------------------------------------------------------
 
 
-def call(project: Project, then: str) -> subprocess.CompletedProcess[str]:
+def call(project: Project, then: str) -> Done:
     """Run an application that upgrades through its own connection, and then commits or rolls back."""
     project.use_environment("callers_connection")
     program = (PROJECTS / "attacked_environments" / "caller.py").read_text(encoding="utf-8")
     project.write("caller.py", program)
-    process = project.start("caller.py", then)
-    out, err = process.communicate(timeout=PATIENCE_S)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    with project.running("caller.py", then) as process:
+        return finish(process)
 
 
 def caller_wrote(project: Project) -> bool:
@@ -203,13 +201,17 @@ def test_an_autocommit_block_in_the_body_cannot_leave_half_of_it_behind(gated: P
 def test_two_upgrades_at_once_under_the_guard_are_one_after_the_other(gated: Project) -> None:
     approve(gated)
     gated.use_environment("guarded")
-    with uncommitted(gated.database, "LOCK TABLE old_orders IN ACCESS SHARE MODE") as reader:
-        both = [gated.start("-m", "alembic", "upgrade", "head") for _ in range(2)]
-        wait_until(lambda: waits_for_lock(gated.database, "old_orders"), "one waits for the table")
-        wait_until(lambda: sessions(gated.database) >= 3, "the other one has connected")
+    upgrade = ("-m", "alembic", "upgrade", "head")
+    with (
+        uncommitted(gated.database, "LOCK TABLE old_orders IN ACCESS SHARE MODE") as reader,
+        gated.running(*upgrade) as one,
+        gated.running(*upgrade) as other,
+    ):
+        wait_until(lambda: has_ended(one, other) or waits_for_lock(gated.database, "old_orders"), "one waits")
+        wait_until(lambda: has_ended(one, other) or sessions(gated.database) >= 3, "the other is there, too")
         reader.rollback()
-        said = [process.communicate(timeout=PATIENCE_S)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+        done = [finish(one), finish(other)]
+    assert [each.returncode for each in done] == [0, 0], "\n".join(each.stderr for each in done)
     assert state_of(gated.database) == AT_D4
 
 
@@ -218,10 +220,10 @@ def test_a_migration_that_is_killed_in_its_body_has_done_nothing(gated: Project)
     whole = gated.read(CONTRACT)
     stuck = f'{BODY}\n        import pathlib, time\n        pathlib.Path("in-the-body").touch()\n        time.sleep(600)'
     gated.edit(CONTRACT, (BODY, stuck))
-    process = gated.start("-m", "alembic", "upgrade", "head")
-    wait_until((gated.root / "in-the-body").exists, "the body runs")
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=PATIENCE_S)
+    with gated.running("-m", "alembic", "upgrade", "head") as process:
+        wait_until((gated.root / "in-the-body").exists, "the body runs")
+        os.kill(process.pid, signal.SIGKILL)
+        finish(process)
     wait_until(lambda: sessions(gated.database) == 0, "the server has noticed")
     assert state_of(gated.database) == AT_B2
     gated.write(CONTRACT, whole)

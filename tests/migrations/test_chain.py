@@ -89,7 +89,7 @@ def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(legacy_chain
     before = tables(legacy_chain.database)
     legacy_chain.contract()
     legacy_chain.downgrade("base")
-    ledger = {f"pipestate.{name}" for name in ("run", "result", "attestation", "observation")}
+    ledger = {f"pipestate.{name}" for name in ("object", "run", "result", "attestation", "observation")}
     assert tables(legacy_chain.database) == before | ledger | {"pipestate_alembic_version"}
     assert "owner_email" in columns(legacy_chain.database, "sites")
     assert "ocr_total" not in columns(legacy_chain.database, "sites")

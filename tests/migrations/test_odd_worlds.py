@@ -3,17 +3,19 @@
 import pytest
 from alembic import command
 
-from alembics import ROOT, Chain, config_for, run_alembic
+from alembics import Chain, config_for, run_alembic
 from bed import Database
 from legacy import fill_legacy
-from pipestate.chain.position import Position
-from pipestate.chain.revisions import revisions_at
+from pipestate.chain.project import Named, find_project
+from pipestate.chain.read import read_chain
+from pipestate.chain.version_table import locator
 from pipestate.db import reader
 from pipestate.ddl import MigrationError, postgresql
 from pipestate.gate import GateClosed
 from pipestate.runbook.find import find_runbooks
 from pipestate.verify.run import verify
 
+SHIPPED = find_project(Named(shipped=True))
 SITES = """CREATE TABLE sites (subdomain varchar PRIMARY KEY, name varchar, status varchar,
     extraction_status varchar DEFAULT 'pending', last_updated varchar, last_deployed varchar, last_extracted varchar)"""
 SITE_PROGRESS = """CREATE TABLE site_progress (subdomain varchar PRIMARY KEY, current_stage varchar,
@@ -71,8 +73,8 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
             chain.contract()
         assert pg.value("SELECT count(status) FROM sites") == 2
         (report,) = [
-            verify(owned.url, [(book, phase)], resolve_all(pg))
-            for book in find_runbooks(["sites-consolidation"], ROOT / "alembic.ini")
+            verify(owned.url, [(book, phase)], locator(SHIPPED, read_chain(SHIPPED)))
+            for book in find_runbooks(["sites-consolidation"], SHIPPED.runbooks)
             for phase in book.phases
             if phase.name == "readiness"
         ]
@@ -84,11 +86,6 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
             "REASSIGN OWNED BY hidden_owner TO CURRENT_USER",
             "DROP ROLE hidden_owner",
         )
-
-
-def resolve_all(database: Database) -> Position:
-    with reader(database.url) as connection:
-        return revisions_at(connection, ROOT / "alembic.ini")
 
 
 def test_the_search_path_of_the_url_holds_for_pipestate_too(pg: Database) -> None:

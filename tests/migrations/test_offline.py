@@ -94,7 +94,7 @@ def test_a_closed_gate_leaves_the_table_standing(pg_legacy: Chain, stop: str) ->
     done = psql(pg_legacy.database, script)
     assert "the gate sites-consolidation/readiness is closed" in done.stderr
     assert "recent-site-progress-writes: observed" in done.stderr
-    assert '"recent": 257' in done.stderr
+    assert '"fault": "updated within 24 hours"' in done.stderr
     assert pg_legacy.revision() == "0005"
     assert pg_legacy.database.value("SELECT count(*) FROM site_progress") == 257
     assert dump(pg_legacy.database) == before

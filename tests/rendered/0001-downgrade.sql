@@ -1155,7 +1155,7 @@ DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'sites';
 -- the registry of created objects
 DO $pipestate$
 BEGIN
-  IF to_regclass('pipestate.object') IS NOT NULL THEN
+  IF to_regclass('pipestate.object') IS NOT NULL AND to_regclass('pipestate.run') IS NULL THEN
     DROP TABLE pipestate.object;
   END IF;
   IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (

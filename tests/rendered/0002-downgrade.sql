@@ -55,7 +55,7 @@ BEGIN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.result)' INTO used;
   END IF;
   IF NOT used AND to_regclass('pipestate.run') IS NOT NULL THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.run)' INTO used;
+    EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.run WHERE event NOT IN (''upgrade'', ''downgrade'', ''stamp''))' INTO used;
   END IF;
   IF used THEN
     RAISE WARNING 'the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again';

@@ -122,11 +122,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -164,76 +164,25 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
-    PERFORM pg_catalog.set_config('row_security', 'off', true);
-    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
-    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
-    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
-    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
-    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
-    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
-    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
-    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -267,8 +216,9 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -277,15 +227,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and minutes_ago <= 60
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."minutes_ago" <= 60 AND q."minutes_ago"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -318,19 +319,20 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -338,7 +340,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -367,33 +369,40 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -422,53 +431,66 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -497,28 +519,21 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -533,10 +548,10 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
@@ -564,7 +579,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '117a7ed8049b1337b237cc5fe7f8ee00f5e0343543abec3bf1385db2e949f6c0', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'c5a9802c64580bb92013416ce92a5bdca40293383fab4d31412d513a012c0601', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1229,11 +1244,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1271,76 +1286,25 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
-    PERFORM pg_catalog.set_config('row_security', 'off', true);
-    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
-    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
-    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
-    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
-    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
-    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
-    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
-    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1374,8 +1338,9 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -1384,15 +1349,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and minutes_ago <= 60
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."minutes_ago" <= 60 AND q."minutes_ago"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1425,19 +1441,20 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1445,7 +1462,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1474,33 +1491,40 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1529,53 +1553,66 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1604,28 +1641,21 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1640,10 +1670,10 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
@@ -1671,7 +1701,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '117a7ed8049b1337b237cc5fe7f8ee00f5e0343543abec3bf1385db2e949f6c0', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'c5a9802c64580bb92013416ce92a5bdca40293383fab4d31412d513a012c0601', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1811,11 +1841,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:668', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:475', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1853,76 +1883,25 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE stuck) / nullif(count(*), 0), 1), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
-      WHERE current_stage IS NOT NULL AND current_stage <> 'completed') AS in_flight
+      WHERE current_stage IS NOT NULL AND current_stage::text <> 'completed') AS in_flight
 ) SELECT count(*), coalesce(bool_and((q."stuck_pct" < 1.0 AND q."stuck_pct"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:673', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:515', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
     'required', 'stuck_pct < 1.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
-END $pipestate$;
-
--- reconciliation-runs: runs = 10 and most_found < 5
-DO $pipestate$
-DECLARE
-  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  said text;
-BEGIN
-  IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
-  END IF;
-  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
-  BEGIN
-    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
-    PERFORM pg_catalog.set_config('row_security', 'off', true);
-    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
-    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
-    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
-    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
-    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
-    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
-    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
-    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
-    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
-    EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) AS runs, max(latest.stuck) AS most_found
-FROM (SELECT r.found AS stuck
-      FROM pipeline_reconciliation r
-      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.id DESC
-      LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
-  EXCEPTION
-    WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', left(coalesce(seen::text, n || ' rows'), 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685');
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5', 'runbooks/sites-consolidation.md:685', SQLERRM);
-  END;
-  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
-    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1956,8 +1935,9 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(round(100.0 * count(*) FILTER (WHERE NOT stuck) / nullif(count(*), 0), 1), 100.0) AS health_score
-FROM (SELECT current_stage <> 'completed'
+       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE NOT stuck) AS numeric)
+                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 100.0) AS health_score
+FROM (SELECT current_stage::text <> 'completed'
              AND (updated_at IS NULL OR updated_at < now() - interval '2 hours') AS stuck
       FROM sites
       WHERE current_stage IS NOT NULL) AS known
@@ -1966,15 +1946,66 @@ FROM (SELECT current_stage <> 'completed'
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:698', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:528', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
     'required', 'health_score >= 95.0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
+END $pipestate$;
+
+-- reconciliation-runs: runs = 10 and most_found < 5 and minutes_ago <= 60
+DO $pipestate$
+DECLARE
+  look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
+  began timestamptz := clock_timestamp();
+  n bigint;
+  held boolean;
+  seen jsonb;
+  outcome text := 'errored';
+  said text;
+BEGIN
+  IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+  END IF;
+  IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    EXECUTE $check$WITH q AS MATERIALIZED (
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
+FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."minutes_ago" <= 60 AND q."minutes_ago"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION
+    WHEN SQLSTATE 'PSTRO' THEN
+      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+    WHEN query_canceled THEN
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558');
+    WHEN OTHERS THEN
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', SQLERRM);
+  END;
+  PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
+    'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
+    'required', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -2007,19 +2038,20 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT count(*) FILTER (WHERE triggered_by = 'manual' AND started_at > now() - interval '7 days') AS interventions,
-       round(CAST(extract(epoch FROM now() - min(started_at)) / 86400 AS numeric), 2) AS days_on_record
+SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND started_at > now() - interval '7 days') AS interventions,
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 ) SELECT count(*), coalesce(bool_and((q."interventions" = 0 AND q."interventions"::text <> 'NaN') IS TRUE AND (q."days_on_record" >= 7 AND q."days_on_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:711', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:585', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -2027,7 +2059,7 @@ FROM pipeline_reconciliation
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- recent-legacy-column-writes: recent = 0
+-- recent-legacy-column-writes: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -2056,33 +2088,40 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
--- The outer row stands in for a column that this application never had.
-SELECT (SELECT count(*) FROM sites
-        WHERE (last_updated LIKE '2___-__-__%' AND replace(last_updated, ' ', 'T') COLLATE "C" > since)
-           OR (last_deployed LIKE '2___-__-__%' AND replace(last_deployed, ' ', 'T') COLLATE "C" > since)
-           OR (last_extracted LIKE '2___-__-__%' AND replace(last_extracted, ' ', 'T') COLLATE "C" > since)) AS recent,
-       since
-FROM (SELECT CAST(NULL AS text) AS last_updated, CAST(NULL AS text) AS last_deployed,
-             CAST(NULL AS text) AS last_extracted,
-             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS') AS since) AS otherwise
-) SELECT count(*), coalesce(bool_and((q."recent" = 0 AND q."recent"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+-- The first row stands in for a column that this application never had.
+SELECT 'written within 36 hours' AS fault, late.*
+FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
+             to_char(now() AT TIME ZONE 'UTC' - interval '36 hours', 'YYYY-MM-DD"T"HH24:MI:SS')
+               COLLATE "C" AS since) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, last_updated, last_deployed, last_extracted
+  FROM sites
+  WHERE (last_updated::text LIKE '2___-__-__%'
+         AND replace(last_updated::text, ' '::text, 'T'::text) > since)
+     OR (last_deployed::text LIKE '2___-__-__%'
+         AND replace(last_deployed::text, ' '::text, 'T'::text) > since)
+     OR (last_extracted::text LIKE '2___-__-__%'
+         AND replace(last_extracted::text, ' '::text, 'T'::text) > since)
+) AS late
+ORDER BY late.subdomain
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'recent = 0', 'runbooks/sites-consolidation.md:734', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:623', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
-    'required', 'recent = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- no-dependents: dependents = 0
+-- no-dependents: rows = 0
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -2111,53 +2150,66 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-WITH going AS (
-  SELECT to_regclass('site_progress')::oid AS relation, 0 AS number
+WITH going (what, relation, number, name) AS (
+  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
-  SELECT attrelid, attnum FROM pg_attribute
-  WHERE attrelid = to_regclass('sites') AND NOT attisdropped
-    AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
-), others AS (
-  SELECT pg_describe_object(d.classid, d.objid, 0) AS dependent
-  FROM going g
-  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
-    AND (g.number = 0 OR d.refobjsubid = g.number)
-  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-  WHERE r.ev_class <> g.relation
-    OR d.classid IN ('pg_proc'::regclass, 'pg_publication_rel'::regclass)
-    OR (g.number > 0 AND (d.classid = 'pg_policy'::regclass
-                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
-  UNION
-  SELECT pg_describe_object('pg_constraint'::regclass, c.oid, 0)
-  FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
-  WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
-  UNION
-  SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+  SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
+  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+    'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
+), function AS (
+  SELECT p.oid, lower(p.prosrc) AS body,
+         EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
+                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prosrc ~* '\msite_progress\M'
-    AND to_regclass('site_progress') IS NOT NULL
+  WHERE n.nspname !~ '^(pg_|pipestate|information_schema$)'
 )
-SELECT count(*) AS dependents, min(dependent) AS for_example
-FROM others
-) SELECT count(*), coalesce(bool_and((q."dependents" = 0 AND q."dependents"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
+FROM going g
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+  AND (g.number = 0 OR d.refobjsubid = g.number)
+JOIN pg_class catalogue ON catalogue.oid = d.classid
+LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
+LEFT JOIN pg_trigger t ON catalogue.relname = 'pg_trigger' AND t.oid = d.objid
+WHERE r.ev_class <> g.relation
+   OR catalogue.relname IN ('pg_proc', 'pg_publication_rel')
+   OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
+                         OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
+UNION
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
+UNION
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+WHERE g.number = 0
+   OR f.body ~ ('\msites\.' || g.name || '\M')
+   OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
+   OR (f.body ~ '\msites\M' AND NOT EXISTS (
+         SELECT 1 FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
+           AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+           AND strpos(f.body, lower(c.relname::text)) > 0))
+ORDER BY 2, 3
+) SELECT count(*), coalesce(bool_and(true), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
-      outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', left(coalesce(seen::text, n || ' rows'), 300));
+      outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'dependents = 0', 'runbooks/sites-consolidation.md:753', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:654', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
-    'required', 'dependents = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'rows = 0', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- soak: days_held >= 7 and days_since_last_record <= 2
+-- soak: days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -2186,28 +2238,21 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT round(CAST(extract(epoch FROM now() - min(recorded_at)) / 86400 AS numeric), 2) AS days_held,
-       round(CAST(extract(epoch FROM now() - max(recorded_at)) / 86400 AS numeric), 2) AS days_since_last_record,
-       count(*) AS records
-FROM pipestate.run
-WHERE event = 'verify' AND runbook = 'sites-consolidation' AND phase = 'backfill' AND gate = 'open'
-  AND id > (SELECT coalesce(max(c.id), 0) FROM pipestate.run c
-            WHERE c.event = 'verify' AND c.runbook = 'sites-consolidation' AND c.phase = 'backfill'
-              AND c.gate = 'closed')
-) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."days_since_last_record" <= 2 AND q."days_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and days_since_last_record <= 2', 'runbooks/sites-consolidation.md:790', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
-    'required', 'days_held >= 7 and days_since_last_record <= 2', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -2222,10 +2267,10 @@ BEGIN
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY[]::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'reconciliation-runs', 'health-score', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] END) THEN
+    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY[]::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] END) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
@@ -2253,7 +2298,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '117a7ed8049b1337b237cc5fe7f8ee00f5e0343543abec3bf1385db2e949f6c0', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'c5a9802c64580bb92013416ce92a5bdca40293383fab4d31412d513a012c0601', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms

@@ -1,11 +1,8 @@
 """One resolver for the database, and no password in what people see."""
 
-from pathlib import Path
-
 import pytest
 
-from pipestate.cli.options import project_ini
-from pipestate.config import ini_url, parse_url, project_root, resolve_url, shown, without_secrets
+from pipestate.config import parse_url, resolve_url, shown, without_secrets
 from pipestate.errors import ConfigError
 
 
@@ -53,27 +50,12 @@ def test_no_password_is_shown(text: str) -> None:
     assert without_secrets("login with p@ss failed", url) == "login with *** failed"
 
 
-def test_the_url_of_an_ini_file(tmp_path: Path) -> None:
-    ini = tmp_path / "alembic.ini"
-    assert ini_url(ini) is None
-    ini.write_text("[alembic]\nsqlalchemy.url = sqlite:///%(here)s/app.sqlite\n")
-    assert ini_url(ini) == f"sqlite:///{tmp_path}/app.sqlite"
-    ini.write_text("[alembic]\nscript_location = x\n")
-    assert ini_url(ini) is None
+def test_the_ini_is_asked_only_where_nothing_else_names_a_database() -> None:
+    def faulty() -> str:
+        raise ConfigError("an unescaped %")
 
-
-def test_which_project_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The option, then ALEMBIC_CONFIG as Alembic itself has it, then the one here, then the shipped one."""
-    monkeypatch.chdir(tmp_path)
-    assert project_ini(None) == project_root() / "alembic.ini"
-    for name in ("alembic.ini", "named.ini", "given.ini"):
-        (tmp_path / name).touch()
-    assert project_ini(None) == Path("alembic.ini")
-    monkeypatch.setenv("ALEMBIC_CONFIG", "pyproject.toml")
-    assert project_ini(None) == Path("alembic.ini")
-    monkeypatch.setenv("ALEMBIC_CONFIG", "named.ini")
-    assert project_ini(None) == Path("named.ini")
-    assert project_ini(Path("given.ini")) == Path("given.ini")
-    monkeypatch.setenv("ALEMBIC_CONFIG", "gone.ini")
-    with pytest.raises(ConfigError, match=r"there is no gone.ini: ALEMBIC_CONFIG takes"):
-        project_ini(None)
+    assert resolve_url("sqlite:///one", ini_url=faulty, environ={}).database == "one"
+    assert resolve_url(ini_url=faulty, environ={"DATABASE_URL": "sqlite:///two"}).database == "two"
+    assert resolve_url(ini_url=lambda: "sqlite:///four", environ={}).database == "four"
+    with pytest.raises(ConfigError, match="unescaped"):
+        resolve_url(ini_url=faulty, environ={})

@@ -26,7 +26,7 @@ class Ini:
             # A URL may hold a password, and what looks like a reference may be a part of it.
             missing = "a name" if "url" in name else f"%({error.reference})s"
             raise ConfigError(
-                f"{self.path}: {name} in [{section}] asks for {missing} that nothing sets: "
+                f"{self.path}: {name} in [{section}] asks for {missing}, which nothing sets: "
                 "set it in that section, or write %% for a plain %"
             ) from error
         except configparser.InterpolationError as error:

@@ -9,6 +9,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from pipestate.cli.output import say
+from pipestate.cli.ready import pass_ready_values, ready
 from pipestate.errors import ConfigError, PipestateError
 from pipestate.interrupt import telling
 
@@ -48,6 +49,9 @@ class Commands(TyperGroup):
                 return None
             self.commands[cmd_name] = made
         return self.commands[cmd_name]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return ready(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List all that work; say of each of the others, in one sentence, why it does not."""
@@ -104,4 +108,4 @@ def build(name: str, made: Callable[..., Any] | typer.Typer) -> Any:
         shell.add_typer(made, name=name)
     else:
         shell.command(name)(made)
-    return typer.main.get_group(shell).commands[name]
+    return pass_ready_values(typer.main.get_group(shell).commands[name])

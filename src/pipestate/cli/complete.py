@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 def _names(of: "Callable[[Runbook], list[str]]") -> Callable[[str], list[str]]:
     def offer(incomplete: str) -> list[str]:
-        from pipestate.cli.options import project_ini
+        from pipestate.chain.project import Named, find_project
         from pipestate.runbook.find import every_runbook
 
         try:
-            found = [name for book in every_runbook(project_ini(None)) for name in of(book)]
+            found = [name for book in every_runbook(find_project(Named()).runbooks) for name in of(book)]
         except PipestateError:
             return []
         return sorted({name for name in found if name.startswith(incomplete)})

@@ -1,20 +1,26 @@
 """`attest`, `observe`, `history`, `ledger`: what people and probes write down, and where."""
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli import complete
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import console, print_json, say
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, PipestateError
+
+if TYPE_CHECKING:
+    from pipestate.ledger.probes import Probed
 
 app = typer.Typer(help="Install the ledger, and keep it small.", no_args_is_help=True)
 
 
+@project_options
 def attest(
+    to: Target,
     name: Annotated[
         str,
         typer.Argument(
@@ -28,8 +34,6 @@ def attest(
         str | None,
         typer.Option("--note", metavar="TEXT", help="Where to find what it rests on.", show_default=False),
     ] = None,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Record a sign-off in the ledger.
 
@@ -40,15 +44,16 @@ def attest(
     from pipestate.ledger.attestations import find_signoff
     from pipestate.runbook.find import every_runbook
 
-    to = target(database_url, config)
-    position = to.revisions()
-    asked = find_signoff(name, every_runbook(to.ini), position)
+    position = to.position()
+    asked = find_signoff(name, every_runbook(to.project.runbooks), position)
     with db.writer(to.url) as connection:
         write(connection, asked, by=by, note=note, revision=position.current)
     say(f"{asked.address} signed off by {by}", err=True)
 
 
+@project_options
 def observe(
+    to: Target,
     facts: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A number from outside; repeatable."),
@@ -63,8 +68,6 @@ def observe(
         ),
     ] = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Write outside facts into the ledger: what the probes of alembic.ini find, and any number that is given.
 
@@ -72,38 +75,25 @@ def observe(
     """
     from pipestate import db
     from pipestate.ledger import observations as book
-    from pipestate.ledger.probes import SECTION, run_probes
+    from pipestate.ledger.probes import Probed, run_probes
 
-    to = target(database_url, config)
-    given = dict(book.parse_fact(fact) for fact in facts or [])
     if redis_url:
         os.environ["REDIS_URL"] = redis_url
-    probed = run_probes(to.ini)
-    found = {source.source: source.facts for source in probed} | {"command line": given}
-    wrong = [source.error for source in probed if source.error is not None]
-    if not any(found.values()) and not wrong:
-        raise ConfigError(
-            f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in {to.ini}"
-            + (f" ({', '.join(source.source for source in probed)} found nothing)" if probed else "")
-        )
-    revision = to.revisions().current
+    given = dict(book.parse_fact(fact) for fact in facts or [])
+    probed = [*run_probes(to.project), Probed("command line", given)]
+    refuse_nothing(probed)
     with db.writer(to.url) as connection:
-        for source, values in found.items():
-            book.observe(connection, values, source=source, revision=revision)
-    everything = {name: value for values in found.values() for name, value in values.items()}
-    if json_:
-        print_json(everything)
-    else:
-        for name, value in everything.items():
-            say(f"{name} = {value:g}")
-    for error in wrong[1:]:
-        say(f"pipestate: {error}", err=True)
-    if wrong:
-        raise wrong[0]
+        revision = to.locate(connection).current
+        for each in probed:
+            book.observe(connection, each.facts, source=each.source, revision=revision)
+    show_facts({name: value for each in probed for name, value in each.facts.items()}, json_=json_)
+    say_errors([each.error for each in probed if each.error is not None])
 
 
+@project_options
 def history(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many entries.")] = 20,
+    to: Target,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many entries.")] = 20,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="WHEN", help="7d, 12h, or 2026-01-20.", show_default=False),
@@ -123,10 +113,8 @@ def history(
         typer.Option("--event", metavar="KIND", help="Only these: verify, gate, sign-off, …; repeatable."),
     ] = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
-    """The ledger, newest first.
+    """Show the ledger, newest first.
 
     Example: pipestate history --since 7d --event sign-off
     """
@@ -134,22 +122,24 @@ def history(
     from pipestate.ledger.ages import parse_since
     from pipestate.ledger.history import Wanted
     from pipestate.ledger.history import history as read
-    from pipestate.plugins import histories
+    from pipestate.ledger.sources import installed_sources
     from pipestate.render.history import as_data, as_table
 
-    to = target(database_url, config)
     after = parse_since(since, now=datetime.now(UTC)) if since else None
     wanted = Wanted(limit, after, runbook, frozenset(event or ()))
+    others, errors = installed_sources()
     with db.reader(to.url) as connection:
-        entries = read(connection, wanted, others=[each.load() for each in histories().values()])
+        lines = read(connection, wanted, others=others)
     if json_:
-        print_json(as_data(entries))
+        print_json(as_data(lines.entries))
     else:
-        console().print(as_table(entries) if entries else "The ledger has no such entry.")
+        console().print(as_table(lines.entries) if lines.entries else "The ledger has no such entry.")
+    say_errors([*errors, *lines.errors])
 
 
 @app.command()
-def install(database_url: DatabaseUrl = None, config: Config = None) -> None:
+@project_options
+def install(to: Target) -> None:
     """Create the ledger in this database, or bring an older one up to date. Nothing else is created.
 
     Example: pipestate ledger install
@@ -157,17 +147,17 @@ def install(database_url: DatabaseUrl = None, config: Config = None) -> None:
     from pipestate import db
     from pipestate.ledger.install import install as create
 
-    with db.writer(target(database_url, config).url) as connection:
+    with db.writer(to.url) as connection:
         create(connection)
     say("the ledger is installed", err=True)
 
 
 @app.command()
+@project_options
 def prune(
+    to: Target,
     older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="1y, 26w or 90d.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Delete old records, sign-offs and observations; never what a gate rests on, or what a migration wrote.
 
@@ -178,7 +168,7 @@ def prune(
     from pipestate.ledger.ages import parse_age
 
     age = parse_age(older_than, units="ywd")
-    with db.writer(target(database_url, config).url) as connection:
+    with db.writer(to.url) as connection:
         found = library.find_old(connection, age)
         for old in found:
             say(f"{old.table}: {old.rows} rows")
@@ -188,3 +178,32 @@ def prune(
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
         say(f"deleted {library.prune(connection, age)} rows", err=True)
+
+
+def refuse_nothing(probed: "list[Probed]") -> None:
+    """Raise where nothing was found and nothing went wrong: an observation that says nothing helps nobody."""
+    from pipestate.ledger.probes import SECTION
+
+    if any(each.facts or each.error for each in probed):
+        return
+    empty = ", ".join(each.source for each in probed[:-1])
+    raise ConfigError(
+        f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in alembic.ini"
+        + (f" ({empty} found nothing to ask)" if empty else "")
+    )
+
+
+def show_facts(facts: dict[str, float], *, json_: bool) -> None:
+    if json_:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        say(f"{name} = {value:g}")
+
+
+def say_errors(errors: Sequence[PipestateError]) -> None:
+    """Say of each part that failed why; the first of them decides on the exit code."""
+    for error in errors[1:]:
+        say(f"pipestate: {error}", err=True)
+    if errors:
+        raise errors[0]

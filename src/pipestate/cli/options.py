@@ -1,82 +1,148 @@
-"""Options that every verb shares, and what they resolve to."""
+"""Options that commands share: which project, which database. A command asks for them with its first argument.
 
-import os
+    @project_options
+    def history(to: Target, limit: ...) -> None:
+
+The function gets a Target (a project and its database), a Project, or what names one (Named); the command line
+has the options instead.
+"""
+
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestate import config
-from pipestate.errors import ConfigError
+from pipestate.chain.calls import Calls
+from pipestate.chain.project import Named, Project, find_project
+from pipestate.config import resolve_url, shown
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+    from pipestate.chain.graph import Chain
     from pipestate.chain.position import Position
+    from pipestate.chain.version_table import Locator
 
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database-url",
-        metavar="URL",
-        help="The database; else PIPESTATE_DATABASE_URL, DATABASE_URL, or sqlalchemy.url in alembic.ini.",
-        show_default=False,
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="INI",
-        help="Another project's alembic.ini; else ALEMBIC_CONFIG.",
-        show_default=False,
-    ),
-]
+PANEL = "Which project, which database"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
-@dataclass(frozen=True, slots=True)
+def _option(*names: str, metavar: str | None, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, rich_help_panel=PANEL)
+
+
+PROJECT_OPTIONS: dict[str, Any] = {
+    "config": Annotated[
+        str | None,
+        _option(
+            "--config", "-c", metavar="INI", help="Its alembic.ini; else ALEMBIC_CONFIG, else the one here."
+        ),
+    ],
+    "section": Annotated[
+        str | None, _option("--name", "-n", metavar="SECTION", help="A section of it other than \\[alembic].")
+    ],
+    "scripts": Annotated[
+        str | None, _option("--scripts", metavar="DIR", help="Its script directory, where it has no ini.")
+    ],
+    "shipped": Annotated[
+        bool, _option("--shipped", metavar=None, help="The chain and runbooks that come with pipestate.")
+    ],
+}
+DATABASE_OPTIONS: dict[str, Any] = {
+    "database_url": Annotated[
+        str | None,
+        _option(
+            "--database-url",
+            metavar="URL",
+            help="Else PIPESTATE_DATABASE_URL or DATABASE_URL, or sqlalchemy.url of the ini.",
+        ),
+    ],
+    "version_table": Annotated[
+        str | None,
+        _option("--version-table", metavar="TABLE", help="TABLE or SCHEMA.TABLE, where it is not found."),
+    ],
+}
+
+
+@dataclass(frozen=True)
 class Target:
-    """Which database, of which Alembic project."""
+    """A project, and the database that is meant."""
 
+    project: Project
     url: "URL"
-    ini: Path
+    calls: Calls
+    version_table: str | None = None
 
-    @property
-    def alembic(self) -> str:
-        """How to call Alembic for this project from here."""
-        if self.ini == Path("alembic.ini") or os.environ.get("ALEMBIC_CONFIG") == str(self.ini):
-            return "alembic"
-        shipped = self.ini == config.project_root() / "alembic.ini"
-        return 'alembic -c "$(pipestate --alembic-ini)"' if shipped else f"alembic -c {self.ini}"
+    @cached_property
+    def chain(self) -> "Chain":
+        from pipestate.chain.read import read_chain
 
-    def revisions(self) -> "Position":
+        return read_chain(self.project)
+
+    @cached_property
+    def locate(self) -> "Locator":
+        """Say, on a connection, where the database stands in the chain."""
+        from pipestate.chain.version_table import locator
+
+        return locator(self.project, self.chain, self.version_table)
+
+    def position(self) -> "Position":
+        """Connect, and say where the database stands."""
         from pipestate import db
-        from pipestate.chain.revisions import revisions_at
 
         with db.reader(self.url) as connection:
-            return revisions_at(connection, self.ini)
+            return self.locate(connection)
 
 
-def project_ini(given: Path | None) -> Path:
-    """The one that is named, the one in ALEMBIC_CONFIG, the one here if it exists, else the shipped one."""
-    if given is not None:
-        return _existing(given, "--config")
-    named = Path(os.environ.get("ALEMBIC_CONFIG", ""))
-    if named.suffix == ".ini":  # Alembic also takes a pyproject.toml there
-        return _existing(named, "ALEMBIC_CONFIG")
-    here = Path("alembic.ini")
-    return here if here.is_file() else config.project_root() / "alembic.ini"
+def make_target(
+    project: Project, database_url: str | None = None, version_table: str | None = None
+) -> Target:
+    """Resolve the database's URL: the ini is asked only where nothing else names one."""
+    url = resolve_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
+    return Target(project, url, Calls(project.named, shown(url) if database_url else None), version_table)
 
 
-def _existing(path: Path, source: str) -> Path:
-    if not path.is_file():
-        raise ConfigError(f"there is no {path}: {source} takes the path of an alembic.ini")
-    return path
+def _named(config: str | None, section: str | None, scripts: str | None, shipped: bool | None) -> Named:
+    return Named(Path(config) if config else None, section, Path(scripts) if scripts else None, bool(shipped))
 
 
-def target(database_url: str | None, ini: Path | None) -> Target:
-    path = project_ini(ini)
-    return Target(config.resolve_url(database_url, ini_url=config.ini_url(path)), path)
+def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace a command's first argument, a Target, a Project or a Named, by the options that name it."""
+    first, *rest = inspect.signature(function).parameters.values()
+
+    def command(**given: Any) -> Any:
+        named = _named(**{option: given.pop(option) for option in PROJECT_OPTIONS})
+        if first.annotation is Named:
+            return function(named, **given)
+        if first.annotation is Project:
+            return function(find_project(named), **given)
+        database = {option: given.pop(option) for option in DATABASE_OPTIONS}
+        return function(make_target(find_project(named), **database), **given)
+
+    command.__name__, command.__doc__, command.__module__ = (
+        function.__name__,
+        function.__doc__,
+        function.__module__,
+    )
+    return _with_options(
+        command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation is Target else {})
+    )
+
+
+def _with_options(
+    command: Callable[..., Any], own: list[inspect.Parameter], options: dict[str, Any]
+) -> Callable[..., Any]:
+    """Give a function the signature that Typer makes a command of."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(name, keyword, default=None, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    parameters = [*(parameter.replace(kind=keyword) for parameter in own), *shared]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError
+from pipestate.safe import json_text, plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pipestate.chain.calls import Calls
     from pipestate.verify.report import Report
 
 
@@ -40,6 +42,7 @@ def console() -> "Console":
 def say(sentence: str, *, err: bool = False) -> None:
     """A plain line; on a terminal, broken between words."""
     stream = sys.stderr if err else sys.stdout
+    sentence = plain_lines(sentence)
     if not stream.isatty():
         print(sentence, file=stream)
         return
@@ -49,17 +52,17 @@ def say(sentence: str, *, err: bool = False) -> None:
 
 
 def print_json(data: Any) -> None:
-    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    print(json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
 
 
-def show(report: "Report", form: Format, output: Path | None) -> None:
+def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
     """Render the report; into the file, if one is named."""
     if form is Format.CONSOLE and output is None:
         from pipestate.render.console import print_report
 
-        print_report(report, console())
+        print_report(report, console(), calls)
         return
-    put(render(report, form), output)
+    put(render(report, form, calls), output)
 
 
 def put(text: str, output: Path | None) -> None:
@@ -72,7 +75,7 @@ def put(text: str, output: Path | None) -> None:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(report: "Report", form: Format) -> str:
+def render(report: "Report", form: Format, calls: "Calls") -> str:
     """Formats are loaded when they are used: a command starts no slower for those it does not need."""
     if form is Format.JSON:
         from pipestate.render.machine import as_json
@@ -85,16 +88,16 @@ def render(report: "Report", form: Format) -> str:
     if form is Format.GITHUB:
         from pipestate.render.github import as_github
 
-        return as_github(report)
+        return as_github(report, calls)
     if form is Format.MARKDOWN:
         from pipestate.render.markdown import as_markdown
 
-        return as_markdown(report)
+        return as_markdown(report, calls)
     from rich.console import Console
 
     from pipestate.render.console import print_report
 
     plain = Console(highlight=False, width=LOG_WIDTH, no_color=True, file=io.StringIO())
-    print_report(report, plain)
+    print_report(report, plain, calls)
     assert isinstance(plain.file, io.StringIO)
     return plain.file.getvalue().rstrip()

@@ -4,15 +4,15 @@ from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import Config, DatabaseUrl, target
+from pipestate.cli.options import Target, project_options
 from pipestate.cli.output import say
 
 
+@project_options
 def purge(
+    to: Target,
     older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="30d, 12h or 45m.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Drop what the contract put into the archive. After that, no downgrade brings it back.
 
@@ -21,17 +21,14 @@ def purge(
     from pipestate import db
     from pipestate.ddl import purge as archive
     from pipestate.ledger.ages import parse_age
-    from pipestate.render.machine import instant
+    from pipestate.render.archive import archived_as_lines
 
-    to = target(database_url, config)
     age = parse_age(older_than)
-    revision = to.revisions().current
     with db.writer(to.url) as connection:
+        revision = to.locate(connection).current
         things = archive.find(connection, age)
-        for thing in things:
-            say(
-                f"{thing.table}: {thing.kind} {thing.name}, {thing.rows} rows, since {instant(thing.archived_at)}"
-            )
+        for line in archived_as_lines(things):
+            say(line)
         if not things:
             say(f"nothing in the archive is older than {older_than}", err=True)
             return

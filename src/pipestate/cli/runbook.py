@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from pipestate.chain.project import Named, Project, find_project
 from pipestate.cli import complete
-from pipestate.cli.options import Config, project_ini
+from pipestate.cli.options import project_options
 from pipestate.cli.output import console, say
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, PipestateError
 from pipestate.plural import many
 
 
@@ -22,42 +23,47 @@ app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=T
 
 
 @app.command()
+@project_options
 def lint(
+    named: Named,
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files; else all of them.", show_default=False),
+        list[str] | None,
+        typer.Argument(metavar="[PATH]...", help="Files; else all of the project.", show_default=False),
     ] = None,
-    config: Config = None,
 ) -> None:
     """Check runbooks: file:line, what is wrong, how to fix it. Exit code 2 when something is.
 
     Example: pipestate runbook lint runbooks/orders.md
     """
-    from pipestate.runbook.files import page_of
-    from pipestate.runbook.lint import lint as lint_file
+    from pipestate.chain.lint import lint
+    from pipestate.runbook.files import pages_of
 
-    files = paths or _every_file(project_ini(config))
+    project = project_if_any(named) if paths else find_project(named)
+    files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
     if not files:
         raise ConfigError("there is no runbook to lint: give a path")
-    # A page comes with its variants, so that either of the two names both.
-    pages = list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in files))
-    findings = [finding for path in pages for finding in lint_file(path)]
+    pages = pages_of(files)
+    findings = lint(pages, project)
     for finding in findings:
         say(str(finding))
     say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
 
 
-def _every_file(ini: Path) -> list[Path]:
+def _every_file(project: Project) -> list[Path]:
     from pipestate.runbook.files import without_page
-    from pipestate.runbook.find import runbook_directory, runbook_files
+    from pipestate.runbook.find import runbook_files
 
-    return [*runbook_files(ini), *without_page(runbook_directory(ini))]
+    return [*runbook_files(project.runbooks), *without_page(project.runbooks)]
 
 
 @app.command()
+@project_options
 def show(
-    name: Annotated[str, typer.Argument(help="A name or a path.", autocompletion=complete.runbook)],
+    project: Project,
+    name: Annotated[
+        str, typer.Argument(help="A name, or the path of a .md file.", autocompletion=complete.runbook)
+    ],
     phase: Annotated[
         str | None,
         typer.Option("--phase", help="Its criteria and SQL, to paste.", show_default=False),
@@ -65,21 +71,27 @@ def show(
     dialect: Annotated[
         Dialect, typer.Option("--dialect", help="With --phase: for which engine.")
     ] = Dialect.POSTGRESQL,
-    config: Config = None,
 ) -> None:
     """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
 
-    Example: pipestate runbook show orders
+    Example: pipestate runbook show orders --phase readiness
     """
-    from rich.markdown import Markdown
-
+    from pipestate.render.phase import as_sql
+    from pipestate.render.runbook import print_runbook
     from pipestate.runbook.find import find_runbooks
 
-    (runbook,) = find_runbooks([name], project_ini(config))
-    if phase is not None:
-        from pipestate.render.phase import as_sql
-
+    (runbook,) = find_runbooks([name], project.runbooks)
+    if phase is None:
+        print_runbook(runbook, console())
+    else:
         print(as_sql(runbook, phase, dialect))
-        return
-    screen = console()
-    screen.print(Markdown(runbook.text.split("---\n", 2)[-1]) if screen.is_terminal else runbook.text)
+
+
+def project_if_any(named: Named) -> Project | None:
+    """Find the project to which the files may belong: where none is named, none is needed."""
+    try:
+        return find_project(named)
+    except PipestateError:
+        if named != Named():
+            raise
+        return None

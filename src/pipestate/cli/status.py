@@ -1,34 +1,34 @@
 """`plan` and `status`: where the database is, and what the runbooks' views show."""
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import console, print_json, say
 
 
-def plan(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config = None) -> None:
-    """Where the database is: revisions and phases side by side, and the next step.
+@project_options
+def plan(to: Target, json_: AsJson = False) -> None:
+    """Show where the database is: revisions and gates side by side, and the next step.
 
     Example: pipestate plan
     """
-    from pipestate.chain.revisions import chain
+    from pipestate.chain.opens import refuse_broken_opens
     from pipestate.render.plan import plan_as_data, print_plan
     from pipestate.runbook.find import every_runbook
-    from pipestate.verify.plan import next_step, plan_of
+    from pipestate.verify.plan import plan
     from pipestate.verify.run import verify
     from pipestate.verify.select import find_phases
 
-    to = target(database_url, config)
-    position = to.revisions()
-    phases = find_phases([book for book in every_runbook(to.ini) if book.default], None)
-    report = verify(to.url, phases, position)
-    steps = plan_of(chain(to.ini), position, report)
-    advice = next_step(steps, report, to.alembic)
+    books = every_runbook(to.project.runbooks)
+    refuse_broken_opens(to.chain, books, to.project.named)
+    phases = find_phases([book for book in books if book.default], None)
+    found = plan(to.chain, verify(to.url, phases, to.locate), to.calls)
     if json_:
-        print_json(plan_as_data(position, steps, advice))
+        print_json(plan_as_data(found))
     else:
-        print_plan(steps, advice, console())
+        print_plan(found, console())
 
 
-def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Config = None) -> None:
+@project_options
+def status(to: Target, json_: AsJson = False) -> None:
     """Show the views of the runbooks.
 
     Example: pipestate status
@@ -39,10 +39,9 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
     from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views
     from pipestate.verify.select import find_phases
 
-    to = target(database_url, config)
-    phases = find_phases([book for book in every_runbook(to.ini) if book.default], None)
-    position = to.revisions()
+    phases = find_phases([book for book in every_runbook(to.project.runbooks) if book.default], None)
     with db.reader(to.url) as connection:
+        position = to.locate(connection)
         views = run_views(connection, phases, position, DEFAULT_TIMEOUT_S)
     if json_:
         print_json(views_as_data(views))
@@ -50,4 +49,4 @@ def status(json_: AsJson = False, database_url: DatabaseUrl = None, config: Conf
         print_views(views, console())
     else:
         at = position.current or "base"
-        say(f"nothing to show: no view applies at revision {at}. The next step: pipestate plan")
+        say(f"nothing to show: no view applies at revision {at}. The next step: {to.calls.pipestate('plan')}")

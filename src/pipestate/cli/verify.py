@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli import complete
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, Target, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import Format, put, show
 from pipestate.errors import PipestateError
 
@@ -21,12 +21,14 @@ Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds th
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=32, help="Connections that share one snapshot.")]
 
 
+@project_options
 def verify(
+    to: Target,
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[RUNBOOK]...",
-            help="A name or a path.",
+            help="A name, or the path of a .md file.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
@@ -46,8 +48,6 @@ def verify(
     ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Run the runbooks' checks, read-only, on one snapshot.
 
@@ -57,46 +57,45 @@ def verify(
     """
     from pipestate.runbook.find import find_runbooks
 
-    to = target(database_url, config)
     chosen = Format.JSON if json_ else form
     with told_in_json(to, chosen, output):
-        books = find_runbooks(runbooks or [], to.ini)
+        books = find_runbooks(runbooks or [], to.project.runbooks)
         if apply_migration:
             upgrade_ungated(to)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
         if record:
             write_down(to, report)
-    show(report, chosen, output)
+    show(report, chosen, output, to.calls)
     raise typer.Exit(report.exit_code)
 
 
+@project_options
 def gate(
+    to: Target,
     phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete.phase)],
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Is this gate open? If not, what is missing.
 
     Example: pipestate gate readiness && alembic upgrade head
     """
-    from pipestate.runbook.find import every_runbook, find_runbooks
+    from pipestate.runbook.find import every_runbook, named_runbook
 
-    to = target(database_url, config)
     runbook, slash, _ = phase.partition("/")
     chosen = Format.JSON if json_ else Format.CONSOLE
     with told_in_json(to, chosen):
-        books = find_runbooks([runbook], to.ini) if slash else every_runbook(to.ini)
+        directory = to.project.runbooks
+        books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
-    show(report, chosen, None)
+    show(report, chosen, None, to.calls)
     raise typer.Exit(report.exit_code)
 
 
 @contextmanager
 def told_in_json(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
-    """Who asked for JSON gets JSON, also where nothing could be evaluated; the sentence goes to stderr."""
+    """Print JSON for whoever asked for it, also where nothing could be evaluated; the sentence goes to stderr."""
     try:
         yield
     except PipestateError as error:
@@ -108,10 +107,15 @@ def told_in_json(to: Target, form: Format, output: Path | None = None) -> Iterat
 
 
 def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: float, jobs: int) -> "Report":
+    """Run the checks of these pages, or of one phase; a page whose `opens` is broken is refused."""
+    from pipestate.chain.opens import refuse_broken_opens
     from pipestate.verify.run import verify
     from pipestate.verify.select import find_phases
 
-    return verify(to.url, find_phases(books, phase), to.revisions(), timeout_s=timeout, jobs=jobs)
+    phases = find_phases(books, phase)
+    asked = [book for book in books if any(book is each for each, _ in phases)]
+    refuse_broken_opens(to.chain, asked, to.project.named)
+    return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs)
 
 
 def write_down(to: Target, report: "Report") -> None:
@@ -124,9 +128,10 @@ def write_down(to: Target, report: "Report") -> None:
 
 
 def upgrade_ungated(to: Target) -> None:
-    """Up to the last revision that no phase gates; what it says goes to stderr."""
+    """Upgrade to the last revision that no phase gates; what Alembic says goes to stderr."""
     from pipestate.environment.upgrade import upgrade_to_gate
     from pipestate.runbook.find import every_runbook
 
-    gated = {revision for book in every_runbook(to.ini) for phase in book.phases for revision in phase.opens}
-    upgrade_to_gate(to.url, to.ini, gated)
+    books = every_runbook(to.project.runbooks)
+    gated = {revision for book in books for phase in book.phases for revision in phase.opens}
+    upgrade_to_gate(to.url, to.project, to.chain, gated)

@@ -1,6 +1,7 @@
 """What an env.py may call."""
 
+from pipestate.environment.guard import guard
 from pipestate.environment.migrate import run
 from pipestate.environment.names import include_name
 
-__all__ = ["include_name", "run"]
+__all__ = ["guard", "include_name", "run"]

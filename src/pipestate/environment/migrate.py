@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext, MigrationStep
-from alembic.util import CommandError
+from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engine
 
 from pipestate.ddl import objects
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.postgresql import locks
+from pipestate.environment.guard import changes_something, watch
 from pipestate.environment.names import include_name
 from pipestate.environment.options import offline_url, online_url, read_options
 from pipestate.environment.script import write_script
 from pipestate.environment.session import postgresql_session, sqlite_session
-from pipestate.environment.steps import wrap_steps
+from pipestate.environment.steps import nothing, wrap_steps
 from pipestate.interrupt import listen
 
 Compare = bool | Callable[..., bool | None]
@@ -82,34 +82,20 @@ def _run_online(context: EnvironmentContext, options: dict[str, str], settings: 
 
 def _migrate(context: EnvironmentContext, connection: Connection, settings: Settings) -> None:
     prepare = sqlite_session if connection.dialect.name == "sqlite" else postgresql_session
-    alone = _changes_something(context)
+    alone = changes_something(context)
     with prepare(connection, alone=alone):
         context.configure(connection=connection, **settings[connection.dialect.name])
-        wrap_steps(context.get_context(), _assert_alone if alone else _assert_nothing)
+        wrap_steps(context.get_context(), _assert_alone if alone else nothing)
+        watch(context, context.get_context())
         with context.begin_transaction():
             context.run_migrations()
 
 
-def _assert_alone(migration: MigrationContext, step: MigrationStep) -> None:
+def _assert_alone(migration: MigrationContext, step: RevisionStep) -> None:
     del step
     if migration.dialect.name == "postgresql":
         assert migration.connection is not None
         locks.assert_still_alone(migration.connection)
-
-
-def _assert_nothing(migration: MigrationContext, step: MigrationStep) -> None:
-    del migration, step
-
-
-def _changes_something(context: EnvironmentContext) -> bool:
-    """`upgrade`, `downgrade` and `stamp` have a destination; `current`, `history` and `check` do not queue."""
-    try:
-        context.get_revision_argument()
-    except KeyError:
-        return False
-    except CommandError:
-        return True
-    return True
 
 
 def _engine(url: URL) -> Engine:

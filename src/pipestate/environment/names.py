@@ -16,9 +16,14 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
     """
     schema = parent_names.get("schema_name")
     if type_ == "schema":
-        return name not in (SCHEMA, ARCHIVE)
+        return not _is_ours(name)
     if type_ != "table" or name is None:
         return True
-    if schema in (SCHEMA, ARCHIVE):
+    if _is_ours(schema):
         return False
     return name not in ledger_on("sqlite").metadata.tables and not name.startswith(f"{ARCHIVE}_")
+
+
+def _is_ours(schema: str | None) -> bool:
+    """There is an archive for each schema that something was archived from."""
+    return schema is not None and (schema in (SCHEMA, ARCHIVE) or schema.startswith(f"{ARCHIVE}_"))

@@ -3,13 +3,14 @@
 from typing import Any
 
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext, MigrationStep
+from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import URL
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
 
 from pipestate.ddl import sql
 from pipestate.ddl.postgresql import locks
+from pipestate.environment.guard import watch
 from pipestate.environment.session import SESSION
 from pipestate.environment.steps import wrap_steps
 
@@ -26,6 +27,7 @@ def write_script(context: EnvironmentContext, url: URL, settings: dict[str, Any]
     if migration.dialect.name == "postgresql":
         _write_head(migration)
     wrap_steps(migration, _assert_start)
+    watch(context, migration)
     with context.begin_transaction():
         context.run_migrations()
 
@@ -44,7 +46,7 @@ def _write_head(migration: MigrationContext) -> None:
     migration.impl.static_output(locks.offline_wait())
 
 
-def _assert_start(migration: MigrationContext, step: MigrationStep) -> None:
+def _assert_start(migration: MigrationContext, step: RevisionStep) -> None:
     """Assert, in each revision, the version that it starts from: a script for another state does nothing."""
     if migration.dialect.name != "postgresql":
         return

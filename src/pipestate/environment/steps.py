@@ -1,48 +1,61 @@
 """What surrounds each revision, whoever wrote it."""
 
+import time
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from alembic.runtime.migration import MigrationContext, MigrationStep
+from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
 
-Before = Callable[[MigrationContext, MigrationStep], None]
+Around = Callable[[MigrationContext, RevisionStep], None]
+BEGAN = "pipestate_began"
 
 
-def wrap_steps(migration: MigrationContext, before: Before) -> None:
-    """Have `before` run at the start of each revision's transaction."""
+def nothing(migration: MigrationContext, step: RevisionStep) -> None:
+    """Surround a revision with nothing."""
+    del migration, step
+
+
+def wrap_steps(migration: MigrationContext, before: Around = nothing, after: Around = nothing) -> None:
+    """Have `before` and `after` run at the start and at the end of each revision, in its transaction."""
     steps = migration._migrations_fn
     if steps is None:
         return
 
     def wrapped(heads: Any, context: Any) -> Iterator[Any]:
         for step in steps(heads, context):
-            step.migration_fn = _wrapped(migration, step, before)
+            if isinstance(step, RevisionStep):
+                step.migration_fn = _wrapped(migration, step, before, after)
             yield step
 
     migration._migrations_fn = wrapped
 
 
-def _wrapped(migration: MigrationContext, step: MigrationStep, before: Before) -> Callable[..., None]:
-    change = step.migration_fn
+def _wrapped(
+    migration: MigrationContext, step: RevisionStep, before: Around, after: Around
+) -> Callable[..., None]:
+    change, revision = step.migration_fn, step.revision.revision
 
     @wraps(change)
     def run_step(**arguments: Any) -> None:
-        revision = getattr(step, "revision", None)
-        sql.begin_parts(revision.revision if revision is not None else "")
+        migration.opts[BEGAN] = (revision, time.monotonic())
+        sql.begin_parts(revision)
         before(migration, step)
         broken = _broken_references(migration)
         change(**arguments)
-        if fresh := _broken_references(migration) - broken:
-            table, rowid, parent, _ = next(iter(fresh))
-            raise MigrationError(
-                f"row {rowid} of {table} would point at no row of {parent}: nothing was changed"
-            )
+        _refuse_broken_references(_broken_references(migration) - broken)
+        after(migration, step)
 
     return run_step
+
+
+def _refuse_broken_references(fresh: set[tuple[Any, ...]]) -> None:
+    if fresh:
+        table, rowid, parent, _ = next(iter(fresh))
+        raise MigrationError(f"row {rowid} of {table} would point at no row of {parent}: nothing was changed")
 
 
 def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:

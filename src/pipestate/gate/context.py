@@ -1,7 +1,7 @@
 """The gate of a revision: its phase of the runbook, asked inside the migration itself.
 
     with gate("orders/readiness", lock=["order_log"], recheck=["quiet"], insist=["soak"],
-              sign_offs=["backup-taken"], revision=revision):
+              sign_offs=["restore-tested"], revision=revision):
         archive_table("order_log")
 
 Where the tables to be locked hold no rows there is nothing to lose: the gate is open. A closed gate raises

@@ -9,7 +9,6 @@
 Both passes are looks in savepoints: the gate itself never commits.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError, sqlstate, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
+from pipestate.ddl.notice import warn
+from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import GateClosed
 from pipestate.gate.question import Question
 from pipestate.ledger.record import record_report
@@ -33,8 +34,6 @@ from pipestate.ledger.state import has_ledger
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
-
-log = logging.getLogger("pipestate")
 
 ABSENT = (
     "revision {revision} locks {table}, which does not exist: fix the name in `lock`, "
@@ -193,7 +192,8 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
         (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
     )
     if found.gate is not Gate.OPEN and force_reason() is None:
-        raise GateClosed(report, commits_each=commits_each(op.get_context()))
+        context = op.get_context()
+        raise GateClosed(report, calls_of(context.config), commits_each=commits_each(context))
     return report
 
 
@@ -203,10 +203,11 @@ def _record(question: Question, report: Report, *, whole: bool) -> None:
     forced = phase.gate is not Gate.OPEN
     reason = force_reason() if forced else None
     connection = op.get_bind()
-    keeps = has_ledger(connection)
-    if keeps and (whole or forced):
-        event = "force" if forced else "gate"
-        record_report(connection, report, event=event, revision=question.revision, reason=reason)
+    with told_plainly(connection.engine.url):
+        keeps = has_ledger(connection)
+        if keeps and (whole or forced):
+            event = "force" if forced else "gate"
+            record_report(connection, report, event=event, revision=question.revision, reason=reason)
     if forced:
         kept = "" if keeps else "; this database has no ledger that would keep the reason"
-        log.warning("the gate %s is closed, and forced: %s%s", question.name, reason, kept)
+        warn("the gate %s is closed, and forced: %s%s", question.name, reason, kept)

@@ -8,11 +8,10 @@ from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 from pipestate.chain.position import Position
-from pipestate.chain.revisions import resolve
-from pipestate.config import project_root
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
-from pipestate.runbook.find import every_runbook, find_runbooks
+from pipestate.gate.position import resolve
+from pipestate.runbook.find import every_runbook, named_runbook, runbook_directory
 from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff
 from pipestate.verify.select import Asked, ask, find_phases
 
@@ -80,15 +79,19 @@ def _require(question: Question, ids: Sequence[str], kind: type[Check] | type[Si
 
 def find_phase(context: MigrationContext, name: str) -> tuple[Runbook, Phase]:
     """Find a phase by `runbook/phase` or `phase` beside the project's alembic.ini."""
-    config = context.config
-    ini = (
-        Path(config.config_file_name)
-        if config and config.config_file_name
-        else project_root() / "alembic.ini"
-    )
+    directory = runbooks_of(context)
     runbook, slash, _ = name.partition("/")
-    (found,) = find_phases(find_runbooks([runbook], ini) if slash else every_runbook(ini), name)
+    books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
+    (found,) = find_phases(books, name)
     return found
+
+
+def runbooks_of(context: MigrationContext) -> Path:
+    """Find the directory of the pages: beside the configuration, else in the script directory."""
+    assert context.script is not None
+    files = (getattr(context.config, name, None) for name in ("config_file_name", "toml_file_name"))
+    config = next((Path(file) for file in files if file and Path(file).is_file()), None)
+    return runbook_directory(config, Path(context.script.dir))
 
 
 def current_position(revision: str) -> Position:

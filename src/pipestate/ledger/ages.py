@@ -12,6 +12,7 @@ UNITS = {
     "h": timedelta(hours=1),
     "m": timedelta(minutes=1),
 }
+_NO_MOMENT = "--since {text}: write an age such as 7d, or a date such as 2026-01-20"
 
 
 def parse_age(text: str, *, option: str = "--older-than", units: str = "dhm") -> timedelta:
@@ -29,18 +30,19 @@ def parse_age(text: str, *, option: str = "--older-than", units: str = "dhm") ->
 
 
 def parse_since(text: str, *, now: datetime) -> datetime:
-    """Read an age, a date or a time; without a zone it is UTC.
+    """Read an age, a date or a time, in UTC; without a zone it is UTC.
 
     >>> parse_since("2026-01-20", now=datetime.now(UTC)).isoformat()
     '2026-01-20T00:00:00+00:00'
     """
     try:
         moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except ValueError:
-        try:
-            return now - parse_age(text, option="--since", units="ywdhm")
-        except (ConfigError, OverflowError) as error:
-            raise ConfigError(
-                f"--since {text}: write an age such as 7d, or a date such as 2026-01-20"
-            ) from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        pass
+    except OverflowError as error:
+        raise ConfigError(_NO_MOMENT.format(text=text)) from error
+    try:
+        return now - parse_age(text, option="--since", units="ywdhm")
+    except (ConfigError, OverflowError) as error:
+        raise ConfigError(_NO_MOMENT.format(text=text)) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Select, Table, select
 
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, PipestateError
 from pipestate.ledger.record import Event
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import Ledger, ledger_on
@@ -58,18 +58,31 @@ class Source:
     read: Callable[[Connection, Wanted], Sequence[Entry]]
 
 
-def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] = ()) -> list[Entry]:
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What was read, and which sources of other packages could not be."""
+
+    entries: tuple[Entry, ...]
+    errors: tuple[PipestateError, ...]
+
+
+def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] = ()) -> Lines:
     """Read the lines, newest first; at the same time, the one written later comes first."""
     require_ledger(connection)
-    sources = (*SOURCES, *others)
-    known = {kind for source in sources for kind in source.kinds}
+    known = {kind for source in (*SOURCES, *others) for kind in source.kinds}
     unknown = sorted(wanted.kinds - known)
     if unknown:
         raise ConfigError(f"there is no event {', '.join(unknown)}; there are {', '.join(sorted(known))}")
-    lines = [
-        line for source in sources if wanted.any_of(*source.kinds) for line in source.read(connection, wanted)
-    ]
-    return sorted(lines, key=lambda line: (line.at, line.id, line.kind), reverse=True)[: wanted.limit]
+    lines: list[Entry] = []
+    errors: list[PipestateError] = []
+    for source in (*SOURCES, *others):
+        if wanted.any_of(*source.kinds):
+            try:
+                lines += source.read(connection, wanted)
+            except PipestateError as error:
+                errors.append(error)
+    lines.sort(key=lambda line: (line.at, line.id, line.kind), reverse=True)
+    return Lines(tuple(lines[: wanted.limit]), tuple(errors))
 
 
 def in_utc(moment: datetime) -> datetime:

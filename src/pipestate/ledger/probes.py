@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipestate.chain.ini import read_ini
+from pipestate.chain.project import Project
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.plugins import probes
 
@@ -29,9 +29,10 @@ class Probed:
     error: PipestateError | None = None
 
 
-def run_probes(ini: Path) -> list[Probed]:
+def run_probes(project: Project) -> list[Probed]:
     """Ask every probe that the ini names. One that fails is in the result; the others are asked all the same."""
-    return [_run(ini, source, line) for source, line in read_ini(ini).section(SECTION).items()]
+    ini = project.config or project.scripts
+    return [_run(ini, source, line) for source, line in project.lines(SECTION).items()]
 
 
 def _run(ini: Path, source: str, line: str) -> Probed:

@@ -30,6 +30,8 @@ class Event(StrEnum):
     STAMP = "stamp"
 
 
+# Rows that say only that a revision was applied or taken back.
+WRITTEN_BY_ITSELF = (Event.UPGRADE, Event.DOWNGRADE, Event.STAMP)
 # What a migration writes, with the rights of the tables' owner: only into a ledger that it can trust.
 OF_MIGRATIONS = frozenset({Event.GATE, Event.FORCE, Event.UPGRADE, Event.DOWNGRADE, Event.STAMP})
 _WRITTEN_BY_THE_SERVER = ("id", "recorded_at", "run_id")

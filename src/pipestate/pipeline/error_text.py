@@ -1,4 +1,4 @@
-"""An error as a column can hold it: short, whole characters, nothing that a database refuses."""
+"""Make an error fit a column: short, in whole characters, without what a database refuses."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ JOINER = "\u200d"
 
 
 def error_text(error: str | BaseException) -> str:
-    """At most 500 characters of `Class: message` or of the text given.
+    """Return at most 500 characters of `Class: message` or of the text given.
 
     >>> error_text(ValueError("no pages"))
     'ValueError: no pages'

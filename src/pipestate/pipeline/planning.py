@@ -74,3 +74,7 @@ def count(results: "Iterable[Result[Subject]]", *outcomes: Outcome) -> dict[str,
     """
     counted = Counter(result.outcome for result in results)
     return {str(outcome): counted[outcome] for outcome in outcomes}
+
+
+def any_failed(results: "Iterable[Result[Subject]]") -> bool:
+    return any(result.outcome is Outcome.FAILED for result in results)

@@ -1,12 +1,7 @@
-"""The stages of the pipeline: their order, which run side by side, and what can be wrong with a name."""
+"""The stages of the pipeline: their order, which run side by side, and the errors about them."""
 
 from pipestate.errors import PipestateError
-from pipestate.schema.base import STAGES
-
-COMPLETED = "completed"
-
-# Stages of one step run side by side and end together: one coordinator follows the whole step.
-STEPS = (("fetch",), ("ocr",), ("compilation", "extraction"), ("deploy",))
+from pipestate.schema.base import COMPLETED, STAGES, STEPS
 
 __all__ = [
     "COMPLETED",
@@ -110,7 +105,7 @@ def require_stage(stage: str) -> None:
 
 
 def step_of(stage: str) -> tuple[str, ...]:
-    """The stages that run side by side with this one, itself included.
+    """Return the stages that run side by side with this one, itself included.
 
     >>> step_of("extraction")
     ('compilation', 'extraction')
@@ -120,7 +115,7 @@ def step_of(stage: str) -> tuple[str, ...]:
 
 
 def following(stage: str) -> tuple[str, ...]:
-    """What comes after this stage's step: the stages of the next one, or `completed`.
+    """Return what comes after this stage's step: the stages of the next one, or `completed`.
 
     >>> following("ocr")
     ('compilation', 'extraction')
@@ -132,7 +127,7 @@ def following(stage: str) -> tuple[str, ...]:
 
 
 def before(stage: str) -> tuple[str, ...]:
-    """The stages of all earlier steps; every stage is before `completed`."""
+    """Return the stages of all earlier steps; every stage is before `completed`."""
     if stage == COMPLETED:
         return STAGES
     return tuple(name for step in STEPS[: STEPS.index(step_of(stage))] for name in step)

@@ -32,7 +32,7 @@ class StorageError(PipestateError):
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What one site has."""
+    """The documents of one site."""
 
     pdfs: Mapping[str, str]  # document -> path of its PDF
     texts: frozenset[str]
@@ -76,7 +76,7 @@ class Storage:
         return False
 
     def sites(self) -> Iterator[str]:
-        """The names of all directories: some of them should be known sites."""
+        """Yield the names of all directories: some of them should be known sites."""
         with _reading(str(self.root)), os.scandir(self.root) as entries:
             for entry in entries:
                 text = entry.name.encode(errors="ignore").decode()  # what a database can be asked for
@@ -85,7 +85,7 @@ class Storage:
 
 
 def open_storage(path: str | Path | None) -> Storage:
-    """The storage directory, if it is one that can be read."""
+    """Open the storage directory; ConfigError where it is none that can be read."""
     if path is None or not str(path).strip():
         raise ConfigError(f"no storage directory given: {HOW_TO_NAME_IT}")
     root = Path(path).absolute()
@@ -103,7 +103,7 @@ def open_storage(path: str | Path | None) -> Storage:
 
 
 def _component(subdomain: str) -> str:
-    """The subdomain, if it is one plain name: a row of the database does not climb out of the root."""
+    """Return the subdomain; refuse one that is no plain name: no row of the database climbs out of the root."""
     plain = subdomain not in ("", ".", "..") and not any(sign in subdomain for sign in "/\\\0")
     try:
         os.fsencode(subdomain)
@@ -133,7 +133,7 @@ def _unreadable(path: str, error: OSError) -> StorageError:
 
 
 def _documents(base: str) -> tuple[dict[str, str], list[str]]:
-    """Below one pair of `pdfs` and `txt`: each PDF with its path, and the documents that have text."""
+    """Read one pair of `pdfs` and `txt`: each PDF with its path, and the documents that have text."""
     pdfs: dict[str, str] = {}
     directories: set[str] = set()  # those with a PDF in them, or further below
     root = f"{base}pdfs"
@@ -160,7 +160,7 @@ def _with_parents(directory: str) -> set[str]:
 
 
 def _texts(root: str, pdfs: Mapping[str, str], directories: Set[str]) -> list[str]:
-    """The documents that have text; one with pages may come more than once.
+    """List the documents that have text; one with pages may come more than once.
 
     A text belongs to the PDF of its name, else it is a page of the PDF that its directory is named for;
     without either it stands for itself, or, deeper than a document can be, it is a page of its directory.
@@ -183,7 +183,7 @@ def _texts(root: str, pdfs: Mapping[str, str], directories: Set[str]) -> list[st
 
 
 def _documents_of(files: list[Entry], here: str, suffix: str) -> tuple[list[str], list[Entry]]:
-    """The documents that the files with this suffix stand for, and those files.
+    """List the documents that the files with this suffix stand for, and those files.
 
     A name holds no slash, so that the names can be joined and cut at their suffixes: for most
     directories that does it, at a fraction of the cost of looking at each name.
@@ -199,7 +199,7 @@ def _documents_of(files: list[Entry], here: str, suffix: str) -> tuple[list[str]
 
 
 def _scan(directory: str) -> tuple[list[Entry], list[str]]:
-    """The files of a directory, and the directories in it."""
+    """List the files of a directory, and the directories in it."""
     with _reading(directory), os.scandir(directory) as listing:
         entries = list(listing)
         files = _files(entries)
@@ -218,7 +218,7 @@ def _any_text(directory: str) -> bool:
 
 @contextmanager
 def _reading(directory: str) -> Iterator[None]:
-    """What went away in the meantime has no files; what may not be read is an error."""
+    """Take what went away in the meantime for empty, and raise for what may not be read."""
     try:
         yield
     except GONE:
@@ -250,7 +250,7 @@ def _leads_on(entry: Entry) -> bool:
 
 
 def _target(entry: Entry) -> os.stat_result | None:
-    """What a symbolic link leads to; nothing, where it is none or leads nowhere."""
+    """Follow a symbolic link; return None where it is none, or leads nowhere."""
     try:
         return entry.stat() if entry.is_symlink() else None
     except OSError as error:

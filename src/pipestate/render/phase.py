@@ -9,7 +9,7 @@ from pipestate.verify.signoff import written
 
 
 def as_sql(runbook: Runbook, name: str, dialect: str) -> str:
-    """The sign-offs, checks and views of a phase; what is asked again stands there as it is asked."""
+    """Write the sign-offs, checks and views of a phase as SQL; what is asked again, as it is asked."""
     phase = runbook.phase(name.removeprefix(f"{runbook.name}/"))
     if phase is None:
         known = ", ".join(each.name for each in runbook.phases)

@@ -1,37 +1,36 @@
 """The plan on the terminal and as data: revisions with the gates before them, and the next step."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.chain.position import Position
 from pipestate.render.console import GATES
-from pipestate.verify.plan import Step
+from pipestate.safe import plain
+from pipestate.verify.plan import Plan, Step
 
 
-def print_plan(steps: Sequence[Step], advice: str, console: Console) -> None:
+def print_plan(plan: Plan, console: Console) -> None:
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("", "revision", "what it does"):
         table.add_column(column, overflow="fold")
-    for step in steps:
+    for step in plan.steps:
         mark = Text("✓", "green") if step.applied else Text("·", "dim")
-        title = Text(step.title, "" if step.applied else "dim")
+        title = Text(plain(step.title), "" if step.applied else "dim")
         for gate in step.gates:
             title.append(f"\ngate {gate.name} {gate.state}", GATES[gate.state])
-        table.add_row(mark, step.revision, title)
+        table.add_row(mark, Text(plain(step.revision)), title)
     console.print(table)
-    console.print(Text(f"\nNext: {advice}", "bold"))
+    console.print(Text(f"\nNext: {plan.advice}", "bold"))
 
 
-def plan_as_data(position: Position, steps: Sequence[Step], advice: str) -> dict[str, Any]:
+def plan_as_data(plan: Plan) -> dict[str, Any]:
     return {
-        "revision": position.current,
-        "head": position.head,
-        "steps": [_step(step) for step in steps],
-        "next": advice,
+        "revision": plan.position.current,
+        "head": plan.position.head,
+        "steps": [_step(step) for step in plan.steps],
+        "next": plan.advice,
     }
 
 

@@ -1,25 +1,14 @@
-"""What the formats share: evidence in plain lines, text without control characters, the closing line."""
+"""What the formats share: evidence in plain lines, the closing line."""
 
-import re
-
+from pipestate.chain.calls import Calls
+from pipestate.safe import plain
 from pipestate.verify.report import Gate, Report
 from pipestate.verify.verdict import Verdict
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-
-def clean(text: str) -> str:
-    """Without what a terminal would obey and XML refuses: rows come from a database.
-
-    >>> clean("a\\x1b[31mb")
-    'a�[31mb'
-    """
-    return _CONTROL.sub("\ufffd", text)
 
 
 def evidence_lines(verdict: Verdict) -> list[str]:
     """`name=value` pairs, a row a line, and how many are not shown."""
-    rows = [clean(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
+    rows = [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
     return rows + more_rows(verdict.evidence_rows, len(rows))
 
 
@@ -31,11 +20,12 @@ def more_rows(total: int, shown: int) -> list[str]:
     return [f"and {total - shown:,} more"] if total > shown else []
 
 
-def closing_line(report: Report) -> str:
+def closing_line(report: Report, calls: Calls) -> str:
     """Which gate is open, and what to do next."""
     if not report.ran:
         at = report.database.revision or "base"
-        return f"Nothing was checked: no phase applies at revision {at}. The next step: pipestate plan"
+        next_step = calls.pipestate("plan")
+        return f"Nothing was checked: no phase applies at revision {at}. The next step: {next_step}"
     closed = [
         f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
     ]
@@ -45,7 +35,8 @@ def closing_line(report: Report) -> str:
         if phase.gate is Gate.OPEN and phase.opens
     ]
     if closed:
-        return f"Closed: {', '.join(closed)}. Mend what failed above, then verify again."
+        return f"Closed: {', '.join(closed)}. Fix what failed above, then verify again."
     if opened:
-        return f"Open: {', '.join(opened)}. The revisions behind it may run: alembic upgrade head."
+        upgrade = calls.alembic("upgrade head")
+        return f"Open: {', '.join(opened)}. The revisions behind it may run: {upgrade}"
     return "All blocking checks passed."

@@ -41,7 +41,7 @@ def is_again(item: markdown.Again) -> bool:
 
 
 def read_again(item: markdown.Again, found: Findings) -> Again | None:
-    """The item; whatever is wrong with it goes to `found`. A paragraph is prose unless it reads like one."""
+    """Read the item, and report to `found` what is wrong with it; a paragraph is prose unless it reads like one."""
     if not item.listed:
         if is_again(item):
             found.add(item.line, f"`again:` is read only as a list item: write `{FORM}`")
@@ -62,7 +62,7 @@ def read_again(item: markdown.Again, found: Findings) -> Again | None:
 
 
 def _clauses(rest: str) -> dict[str, str] | None:
-    """`requires` and `over` in either order, each at most once; None where something else stands there."""
+    """Read `requires` and `over`, in either order; None where one stands twice, or something else there."""
     clauses: dict[str, str] = {}
     position = 0
     while clause := _CLAUSE.match(rest, position):
@@ -86,7 +86,7 @@ def _requirement(clauses: dict[str, str], line: int, found: Findings) -> Require
 
 
 def resolve(item: Again, earlier: Sequence[Phase], own: str, found: Findings) -> Iterator[Check]:
-    """The check of an earlier phase with what the item changes, one for each engine's variant."""
+    """Give the check of an earlier phase what the item changes, and yield one for each engine's variant."""
     phase = next((phase for phase in earlier if phase.name == item.phase), None)
     fault = _why_not(item, phase, earlier, own)
     if fault or phase is None:

@@ -28,7 +28,7 @@ class Place:
 
 
 def read_block(fence: Fence, place: Place, found: Findings) -> Check | Evidence | View | None:
-    """What a SQL fence is; None for prose. Whatever is wrong with it goes to `found`.
+    """Read what a SQL fence is, None for prose, and report to `found` what is wrong with it.
 
     A faulty block still gives a value, so that what refers to it is not reported as well.
     """
@@ -84,7 +84,7 @@ def _report_values(kind: str, values: dict[str, str], line: int, found: Findings
     for id in _ids(kind, values[kind]):
         if values[kind] and not is_id(id):
             found.add(
-                line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as stuck-sites"
+                line, f"`-- {kind}: {id}`: an id is lower-case letters, digits and hyphens, as late-orders"
             )
     if values.get("level") and values["level"] not in LEVELS:
         found.add(line, f"`-- level: {values['level']}`: write {' or '.join(LEVELS)}")
@@ -92,7 +92,7 @@ def _report_values(kind: str, values: dict[str, str], line: int, found: Findings
         found.add(line, f"`-- window: {values['window']}`: write {LENGTH}")
     for key in ("from", "until"):
         if len(values.get(key, "").split()) > 1:
-            found.add(line, f"`-- {key}: {values[key]}`: write one revision, as 0006")
+            found.add(line, f"`-- {key}: {values[key]}`: write one revision, as ae10")
 
 
 def _report_misplaced(kind: str, values: dict[str, str], line: int, place: Place, found: Findings) -> None:

@@ -75,7 +75,7 @@ def _directive(line: str, index: int) -> _Directive | None:
     if not match:
         return None
     key, value = match["key"].lower(), match["value"]
-    # `-- https://…` is a comment; `-- check:stuck-sites` is surely meant.
+    # `-- https://…` is a comment; `-- check:late-orders` is surely meant.
     if key not in KNOWN and value and not value[0].isspace():
         return None
     return _Directive(key, value.strip(), index)

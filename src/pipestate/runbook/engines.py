@@ -40,7 +40,7 @@ TYPES = frozenset({"date", "time", "timestamp", "timestamptz"})
 
 
 def ledger_names(sql: str) -> str:
-    """The SQL as SQLite reads it: `pipestate.` before a name of the ledger becomes `pipestate_`.
+    """Turn `pipestate.` before a name of the ledger into `pipestate_`, as SQLite reads it.
 
     >>> ledger_names("SELECT 'pipestate.soak' FROM pipestate.soak s -- pipestate.soak")
     "SELECT 'pipestate.soak' FROM pipestate_soak s -- pipestate.soak"
@@ -57,7 +57,7 @@ def ledger_names(sql: str) -> str:
 
 
 def only_postgresql(sql: str) -> list[str]:
-    """What SQLite cannot read of it, as the page writes it, each once.
+    """List what SQLite cannot read of the SQL, as the page writes it, each once.
 
     >>> only_postgresql("SELECT a::text, 'now()' FROM pg_class WHERE b > now() - interval '1 day'")
     ['::', 'pg_class', 'now()', 'interval']

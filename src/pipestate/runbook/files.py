@@ -1,5 +1,6 @@
 """The files of a runbook: its page, and beside it the variants that SQLite needs, `orders.sqlite.md`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipestate.errors import ConfigError, RunbookError
@@ -8,7 +9,7 @@ SUFFIX = ".sqlite.md"
 
 
 def beside(page: str | Path) -> str:
-    """Where a page's SQLite variants stand.
+    """Name the file in which a page's SQLite variants stand.
 
     >>> beside("runbooks/orders.md")
     'runbooks/orders.sqlite.md'
@@ -17,12 +18,12 @@ def beside(page: str | Path) -> str:
 
 
 def is_beside(path: str | Path) -> bool:
-    """Whether a file holds variants, and so is no runbook of its own."""
+    """Tell whether a file holds variants, and so is no runbook of its own."""
     return str(path).endswith(SUFFIX)
 
 
 def page_of(path: str | Path) -> Path:
-    """The page to which a file belongs: itself, unless it holds variants.
+    """Name the page to which a file belongs: itself, unless it holds variants.
 
     >>> str(page_of("runbooks/orders.sqlite.md"))
     'runbooks/orders.md'
@@ -30,13 +31,18 @@ def page_of(path: str | Path) -> Path:
     return Path(str(path).removesuffix(SUFFIX) + ".md") if is_beside(path) else Path(path)
 
 
+def pages_of(paths: Iterable[Path]) -> list[Path]:
+    """Name the pages of these files, each once; variants without a page stand for themselves."""
+    return list(dict.fromkeys(page if (page := page_of(path)).is_file() else path for path in paths))
+
+
 def without_page(directory: Path) -> list[Path]:
-    """Variants whose page is not there: nothing would ever read them."""
+    """List variants whose page is not there: nothing would ever read them."""
     return sorted(path for path in directory.glob(f"*{SUFFIX}") if not page_of(path).is_file())
 
 
 def read_text(path: str | Path) -> str:
-    """The file's text exactly as it is, byte order mark and line ends included."""
+    """Read a file's text exactly as it is, byte order mark and line ends included."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -51,6 +57,6 @@ def read_text(path: str | Path) -> str:
 
 
 def read_beside(page: str | Path) -> str | None:
-    """The text of the page's variants, or None where it has none."""
+    """Read the text of the page's variants; None where it has none."""
     path = Path(beside(page))
     return read_text(path) if path.is_file() else None

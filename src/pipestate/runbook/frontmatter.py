@@ -1,7 +1,7 @@
 """The YAML at the top of a runbook: its name, and between which revisions each phase applies.
 
 Read from YAML's nodes rather than from loaded values: those keep their lines, a key given twice is
-seen, and `0003` is still `0003` and not the number 3.
+seen, and `0012` is still `0012` and not the number 10.
 """
 
 from collections.abc import Iterator
@@ -138,7 +138,7 @@ class _Reader:
         if node is None:
             return
         if not isinstance(node, SequenceNode):
-            self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["0006"]')
+            self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["ae10"]')
             return
         for item in node.value:
             if text := self._text(key, item):
@@ -166,5 +166,5 @@ def _kind(node: Node) -> str:
 
 def _unquoted(key: str, node: ScalarNode) -> str:
     kind = _KINDS.get(_kind(node), _kind(node))
-    why = f"`{node.value}` is a {kind} to YAML (0003 would become 3)"
+    why = f"`{node.value}` is a {kind} to YAML (0012 would become 10)"
     return f'{why}: put it in quotes, as {key}: "{node.value}"'

@@ -14,7 +14,7 @@ from pipestate.runbook.rules import Query, faults, foreign
 
 
 def load(path: str | Path) -> Runbook:
-    """A runbook that may be run; RunbookError with the first finding where it may not."""
+    """Read a runbook that may be run; RunbookError with the first finding where it may not."""
     if is_beside(path):
         page = page_of(path)
         raise RunbookError(
@@ -27,14 +27,21 @@ def load(path: str | Path) -> Runbook:
 
 
 def lint(path: str | Path) -> list[Finding]:
-    """The findings of a page and of the variants beside it; ConfigError where there is no file."""
+    """List the findings of a page and of the variants beside it; ConfigError where there is no file."""
+    return examine(path)[1]
+
+
+def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
+    """Read a page, and find what is wrong with it; the runbook is None where it cannot be read at all."""
     page = page_of(path)
     if is_beside(path) and not page.is_file():
-        return [Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")]
+        return None, [
+            Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")
+        ]
     try:
-        return findings(read_text(page), page, read_beside(page))
+        return _examined(read_text(page), page, read_beside(page))
     except RunbookError as error:
-        return [Finding(error.path, error.line, error.what)]
+        return None, [Finding(error.path, error.line, error.what)]
 
 
 def findings(text: str, path: str | Path, variants: str | None = None) -> list[Finding]:
@@ -69,7 +76,7 @@ _PLAN = "a plan is something to look at: make the EXPLAIN evidence or a view (SQ
 
 
 def _asked_again(runbook: Runbook) -> Iterator[Finding]:
-    """What another criterion makes wrong of a block that is right where it stands."""
+    """Find what another criterion makes wrong of a block that is right where it stands."""
     written = {
         (f"{phase.name}/{check.id}", check.dialect): set(faults(check))
         for phase in runbook.phases
@@ -83,7 +90,7 @@ def _asked_again(runbook: Runbook) -> Iterator[Finding]:
 
 
 def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
-    """Blocks of a page with variants that SQLite cannot read and that have none; and such variants."""
+    """Find what SQLite cannot read: variants, and blocks without one on a page that has some."""
     if runbook.variants is None:
         return
     for phase in runbook.phases:
@@ -101,7 +108,7 @@ _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql`
 
 
 def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
-    """Whether SQLite would be sent this very block of the page."""
+    """Tell whether SQLite would be sent this very block of the page."""
     if isinstance(query, Evidence):
         checks = [check for check in phase.checks_for("sqlite") if isinstance(check, Check)]
         return any(check.evidence_for("sqlite") == query for check in checks)
@@ -110,7 +117,7 @@ def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
 
 
 def _queries(phase: Phase) -> Iterator[Query]:
-    """The blocks that stand in this phase, each once; what is asked again stands elsewhere."""
+    """List the blocks that stand in this phase, each once; what is asked again stands elsewhere."""
     seen: dict[str, Query] = {}
     for check in phase.checks:
         if isinstance(check, Check) and check.again is None:

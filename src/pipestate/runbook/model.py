@@ -172,7 +172,7 @@ def _chosen(items: Iterable[N], dialect: str) -> tuple[N, ...]:
 def is_id(text: str) -> bool:
     """Ids and names stay typeable on a command line.
 
-    >>> is_id("stuck-sites"), is_id("Stuck sites")
+    >>> is_id("late-orders"), is_id("Late orders")
     (True, False)
     """
     return _ID.fullmatch(text) is not None

@@ -36,7 +36,7 @@ def parse(text: str, path: str | Path, variants: str | None = None) -> Runbook:
 
 
 def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[Runbook | None, list[Finding]]:
-    """What could be read, and everything that is wrong with it, in the order of the lines.
+    """Read what can be read, and find everything that is wrong with it, in the order of the lines.
 
     `variants` is the text of the file beside the page, where there is one.
     """

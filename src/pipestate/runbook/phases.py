@@ -22,7 +22,7 @@ def build_phase(
     earlier: Sequence[Phase],
     found: Findings,
 ) -> Phase:
-    """The phase; whatever is wrong between its parts goes to `found`."""
+    """Build the phase, and report to `found` what is wrong between its parts."""
     _report_duplicates(parts, found)
     joined = join(parts, variants, found.path, found)
     _report_strays(joined, found)

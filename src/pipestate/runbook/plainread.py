@@ -41,7 +41,7 @@ Rule = Callable[[list[Token]], Iterator[str]]
 
 
 def objections(sql: str, dialect: str | None) -> list[str]:
-    """Why this is not one plain read, each with how to mend it; nothing when it is one.
+    """Say why this is not one plain read, each with how to fix it; nothing when it is one.
 
     A block without a dialect runs on both engines, so both must take it for a plain read.
     """
@@ -111,7 +111,7 @@ def _shown(first: Token, begin: Token | None) -> str:
 
 def _advice(first: str, word: str) -> str:
     if word == "PRAGMA":
-        return "read it as a table, SELECT … FROM pragma_table_info('sites')"
+        return "read it as a table, SELECT … FROM pragma_table_info('orders')"
     if first == "EXPLAIN":
         return "EXPLAIN a SELECT, and without ANALYZE, which runs it"
     return "begin with SELECT, WITH or VALUES"

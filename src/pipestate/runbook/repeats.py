@@ -18,7 +18,7 @@ class Standing:
 
 
 def repeated(standing: list[Standing]) -> Iterator[tuple[Query, str]]:
-    """Each block that repeats an earlier one of its kind, and what to write instead."""
+    """Find each block that repeats an earlier one of its kind, and say what to write instead."""
     first: dict[tuple[str, bool, str | None], Standing] = {}
     for each in standing:
         path = each.query.block.rpartition(":")[0]
@@ -29,7 +29,7 @@ def repeated(standing: list[Standing]) -> Iterator[tuple[Query, str]]:
 
 
 def _is_told_already(first: Standing, second: Standing) -> bool:
-    """Two blocks of one phase with one id are a fault, whatever their SQL is."""
+    """Tell whether they have one id in one phase, which is a fault whatever their SQL is."""
     one, two = first.query, second.query
     return first.phase == second.phase and type(one) is type(two) and _ids(one) == _ids(two)
 
@@ -39,7 +39,7 @@ def _ids(query: Query) -> tuple[str, ...]:
 
 
 def _words(query: Query) -> str:
-    """The statement without what makes no difference: space, comments, the case of bare words."""
+    """Write the statement without what makes no difference: space, comments, the case of bare words."""
     return " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
 
 

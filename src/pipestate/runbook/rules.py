@@ -13,13 +13,13 @@ AGE = "age_seconds"
 
 
 def faults(check: Check) -> Iterator[str]:
-    """What is wrong between a check's SQL and its directives, each with how to fix it."""
+    """Find what is wrong between a check's SQL and its directives, each with how to fix it."""
     if check.require.shows_own_rows and cuts_rows(check.sql, check.dialect):
         yield (
             f"LIMIT hides rows from `{check.require.text}`: take it out; "
             "the first rows are shown, and all are counted"
         )
-    if check.window and not stands_in(check.sql, check.window, check.dialect):
+    if check.window and check.again is None and not stands_in(check.sql, check.window, check.dialect):
         yield (
             f"`-- window: {check.window}` stands in no literal of its SQL, so it could not be another: "
             f"write the length there as '{check.window}', or take the line out"
@@ -32,7 +32,7 @@ def faults(check: Check) -> Iterator[str]:
 
 
 def foreign(query: Query) -> Iterator[str]:
-    """What SQLite cannot read of a block that is for both engines, or for SQLite."""
+    """Name what SQLite cannot read of a block that is for both engines, or for SQLite."""
     if query.dialect == "postgresql" or not (found := only_postgresql(query.sql)):
         return
     shown = ", ".join(f"`{each}`" for each in found[:3])
@@ -40,7 +40,7 @@ def foreign(query: Query) -> Iterator[str]:
 
 
 def asks_age(check: Check) -> bool:
-    """Whether a check on the newest observation also asks how old that is."""
+    """Tell whether a check on the newest observation also asks how old that is."""
     seen = tokens(check.sql, check.dialect)
     if not any(token.identifier == "latest_observation" for token in seen):
         return True
@@ -53,13 +53,13 @@ def asks_age(check: Check) -> bool:
 
 
 def _is_only_shown(before: Token | None, after: Token | None) -> bool:
-    """Whether a column stands alone in the list of what is selected."""
+    """Tell whether a column stands alone in the list of what is selected."""
     begins = before is None or before.text in (",", ".") or before.keyword in ("SELECT", "DISTINCT")
     return begins and (after is None or after.text in (",", ")") or after.keyword in ("FROM", "AS"))
 
 
 def cuts_rows(sql: str, dialect: str | None) -> bool:
-    """Whether a LIMIT or FETCH FIRST of the statement itself, not of a subquery, cuts its rows.
+    """Tell whether a LIMIT or FETCH FIRST of the statement itself, not of a subquery, cuts its rows.
 
     >>> cuts_rows("SELECT a FROM b LIMIT 10", None), cuts_rows("SELECT (SELECT a FROM b LIMIT 1)", None)
     (True, False)
@@ -88,7 +88,7 @@ def _top_level(seen: list[Token]) -> Iterator[Token]:
 
 
 def _without_parentheses(seen: list[Token]) -> list[Token]:
-    """The statement without pairs of parentheses that enclose all of it."""
+    """Take off pairs of parentheses that enclose the whole statement."""
     while len(seen) > 2 and seen[0].text == "(" and _closes_last(seen):
         seen = seen[1:-1]
     return seen

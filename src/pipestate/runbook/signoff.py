@@ -7,7 +7,7 @@ from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Task
 from pipestate.runbook.model import SignOff, is_id
 
-FORM = "- [ ] `backup-taken` (24h): what the person vouches for"
+FORM = "- [ ] `restore-tested` (24h): what the person vouches for"
 
 _ITEM = re.compile(
     r"\[ \]\s+`(?P<id>[^`]*)`\s+\((?P<valid>[^(),]*)(?:,(?P<people>[^(),]*))?\):\s*(?P<text>.*\S)", re.DOTALL

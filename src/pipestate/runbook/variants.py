@@ -25,7 +25,7 @@ class Variants:
 
 
 def read_variants(source: str, place: Place, found: Findings) -> Variants:
-    """The blocks of a file beside a page; whatever is wrong with them goes to `found`."""
+    """Read the blocks of a file beside a page, and report to `found` what is wrong with them."""
     parts = list(blocks(source))
     for part in parts:
         if isinstance(part, FrontMatter):
@@ -57,7 +57,7 @@ def report_other_phases(variants: Variants, phases: list[str], page: str, found:
 
 
 def join(parts: list[Part], variants: list[Variant], page: str, found: Findings) -> list[Part]:
-    """The page's parts, each followed by its variant; evidence for SQLite comes last."""
+    """Put each variant behind its part of the page; evidence for SQLite comes last."""
     joined: list[Part] = []
     used: set[int] = set()
     for part in parts:
@@ -79,7 +79,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
 
 
 def _completed(part: Check | View, variant: Variant, page: str, found: Findings) -> Check | View:
-    """The variant with what the page says of both: its line, level, revisions, window and criterion."""
+    """Give a variant what the page says of both: its line, level, revisions, window and criterion."""
     if isinstance(part, View) and isinstance(variant, View):
         return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block)
     assert isinstance(part, Check)
@@ -102,7 +102,7 @@ def _completed(part: Check | View, variant: Variant, page: str, found: Findings)
 
 
 def _homeless(variant: Check | View, parts: list[Part], page: str) -> str:
-    """Why a variant has nothing on the page that it is a variant of."""
+    """Say why a variant has nothing on the page that it is a variant of."""
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
             return (

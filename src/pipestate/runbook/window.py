@@ -19,7 +19,7 @@ def is_length(text: str) -> bool:
 
 
 def stands_in(sql: str, length: str, dialect: str | None) -> bool:
-    """Whether this length stands in a literal of the SQL.
+    """Tell whether this length stands in a literal of the SQL.
 
     >>> stands_in("SELECT now() - interval '24 hours' -- 2 days", "24 hours", None)
     True
@@ -30,7 +30,7 @@ def stands_in(sql: str, length: str, dialect: str | None) -> bool:
 
 
 def stretched(sql: str, length: str, other: str, dialect: str | None) -> str:
-    """The SQL over another length: every occurrence inside a literal is replaced, nothing else.
+    """Replace every occurrence of a length inside the literals of the SQL, and nothing else.
 
     >>> stretched("SELECT julianday('now', '-24 hours') -- 24 hours", "24 hours", "2 days", "sqlite")
     "SELECT julianday('now', '-2 days') -- 24 hours"

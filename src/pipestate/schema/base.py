@@ -5,7 +5,10 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Column, DateTime, Integer, MetaData, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
+# Stages of one step run side by side and end together: one coordinator follows the whole step.
+STEPS = (("fetch",), ("ocr",), ("compilation", "extraction"), ("deploy",))
+STAGES = tuple(stage for step in STEPS for stage in step)
+COMPLETED = "completed"
 
 metadata = MetaData()
 legacy_metadata = MetaData()

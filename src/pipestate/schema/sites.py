@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from pipestate.schema.base import ADOPTED, STAGES, BigId, count, metadata, time
+from pipestate.schema.base import ADOPTED, COMPLETED, STAGES, BigId, count, metadata, time
 
 
 def _counters(stage: str) -> list[Column[Any]]:
@@ -46,7 +46,7 @@ sites = Table(
     Column("country", String, info=ADOPTED),
     Column("lat", String, info=ADOPTED),
     Column("lng", String, info=ADOPTED),
-    Column("current_stage", String, comment="fetch, ocr, compilation, extraction, deploy or completed"),
+    Column("current_stage", String, comment=f"{', '.join(STAGES)} or {COMPLETED}"),
     time("started_at"),
     time("updated_at"),
     *(column for stage in STAGES for column in _counters(stage)),
@@ -62,7 +62,7 @@ sites = Table(
     time("last_error_at"),
     PrimaryKeyConstraint("subdomain", name="pk_sites"),
     CheckConstraint(
-        "current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')",
+        f"current_stage IN ({', '.join(map(repr, (*STAGES, COMPLETED)))})",
         name="ck_sites_current_stage",
     ),
     *(_counter_rule(stage) for stage in STAGES),

@@ -1,8 +1,10 @@
-"""Position and phases side by side: what has been done, what comes next, what is in its way."""
+"""Revisions and phases side by side: what has been done, what comes next, what is in its way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipestate.chain.calls import Calls
+from pipestate.chain.graph import Chain
 from pipestate.chain.position import Position
 from pipestate.verify.report import Gate, Report
 
@@ -23,42 +25,59 @@ class Step:
     gates: tuple[GateState, ...]
 
 
-def plan_of(chain: Sequence[tuple[str, str]], revisions: Position, report: Report) -> list[Step]:
-    """From the base to the head. `chain` is (revision, title)."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every revision of the chain, and one sentence: what to do now."""
+
+    position: Position
+    steps: tuple[Step, ...]
+    advice: str
+
+
+def plan(chain: Chain, report: Report, calls: Calls) -> Plan:
+    """Put the gates that a run of verify found beside the revisions that they open."""
+    position = chain.position((report.database.revision or "").split())
+    steps = tuple(plan_of(chain, position, report))
+    return Plan(position, steps, next_step(steps, report, calls))
+
+
+def plan_of(chain: Chain, position: Position, report: Report) -> list[Step]:
+    """List the revisions from the base to the head."""
     return [
         Step(
-            revision,
-            title,
-            revision in revisions.applied,
+            revision.id,
+            revision.title,
+            revision.id in position.applied,
             tuple(
                 GateState(f"{runbook.name}/{phase.name}", phase.gate)
                 for runbook, phase in report.phases()
-                if revision in phase.opens
+                if revision.id in phase.opens
             ),
         )
-        for revision, title in chain
+        for revision in chain
     ]
 
 
-def next_step(steps: Sequence[Step], report: Report, alembic: str = "alembic") -> str:
-    """One sentence: what to do now; `alembic` is how it is called."""
+def next_step(steps: Sequence[Step], report: Report, calls: Calls) -> str:
+    """Say in one sentence what to do now."""
     waiting = [step for step in steps if not step.applied]
     closed = [
         f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
     ]
+    fix = f"fix {', '.join(closed)}: {calls.pipestate('verify')}"
     if not waiting:
-        return f"mend {', '.join(closed)}: pipestate verify" if closed else "nothing: the database is at head"
+        return fix if closed else "nothing: the database is at head"
     first = waiting[0]
     shut = [gate.name for gate in first.gates if gate.state is not Gate.OPEN]
     if shut:
-        return f"{first.revision} waits for {', '.join(shut)}: pipestate gate {shut[0]}"
+        return f"{first.revision} waits for {', '.join(shut)}: {calls.pipestate(f'gate {shut[0]}')}"
     if first.gates:
-        return f"the gate is open: {alembic} upgrade head"
+        return f"the gate is open: {calls.alembic('upgrade head')}"
     if closed:
-        return f"mend {', '.join(closed)}: pipestate verify"
+        return fix
     reach = first.revision
     for step in waiting:
         if step.gates:
             break
         reach = step.revision
-    return f"{alembic} upgrade {reach}"
+    return calls.alembic(f"upgrade {reach}")

@@ -86,14 +86,12 @@ def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
         yield
         return
     milliseconds = max(1, int(timeout_s * 1000))
-    connection.exec_driver_sql("SAVEPOINT pipestate_check")
+    db.send(connection, "SAVEPOINT pipestate_check", f"SET LOCAL statement_timeout = {milliseconds}")
     try:
-        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {milliseconds}")
         yield
     finally:
         if not connection.invalidated:
-            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_check")
-            connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_check")
+            db.send(connection, "ROLLBACK TO SAVEPOINT pipestate_check", "RELEASE SAVEPOINT pipestate_check")
 
 
 def _reason(error: DBAPIError, timeout_s: float) -> str:

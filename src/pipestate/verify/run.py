@@ -1,7 +1,7 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,16 +33,17 @@ NOTHING = Result((), (), 0)
 def verify(
     url: URL,
     phases: Sequence[tuple[Runbook, Phase]],
-    position: Position,
+    locate: Callable[[Connection], Position],
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
 ) -> Report:
-    """Run the checks of these phases, read-only, on one snapshot."""
+    """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
-    asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     with db.reader(url) as leader:
+        position = locate(leader)
+        asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
         info = describe(leader, url, position)
         verdicts = _run_all(leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs)
     duration = (time.perf_counter() - start) * 1000

@@ -80,5 +80,5 @@ def _refuse_unknown_revisions(runbook: Runbook, phase: Phase, position: Position
     if unknown:
         raise ConfigError(
             f"{runbook.path}:{phase.line}: phase {phase.name} names revision {', '.join(unknown)}, which the chain "
-            "does not have: mend the runbook, or name the right alembic.ini with --config"
+            "does not have: fix the runbook, or name the right alembic.ini with --config"
         )

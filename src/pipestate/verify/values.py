@@ -88,7 +88,7 @@ def shortened(text: str, length: int = SHOWN_LENGTH) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text in one line, without what a terminal would obey: a message is a sentence, whatever the data.
+    """Escape line breaks and what a terminal would obey: a message is one sentence, whatever the data.
 
     >>> escaped("a\\n\x1b[31mb")
     'a\\\\n\\\\x1b[31mb'

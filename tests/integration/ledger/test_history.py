@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bed import Database
-from healthy import run_timed
+from moments import run_timed
 from pipestate.errors import ConfigError
 from pipestate.ledger.history import Entry, Source, Wanted, history
 
@@ -14,7 +14,9 @@ NOW = datetime.now(UTC)
 
 def read(database: Database, *others: Source, **wanted: object) -> list[Entry]:
     with database.engine.connect() as connection:
-        return history(connection, Wanted(**wanted), others=others)  # type: ignore[arg-type]
+        lines = history(connection, Wanted(**wanted), others=others)  # type: ignore[arg-type]
+    assert lines.errors == ()
+    return list(lines.entries)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from bed import Database
-from healthy import run_timed
+from moments import run_timed
 from pipestate.ledger.prune import Old, find_old, prune
 
 YEAR = timedelta(days=365)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bed import Database
-from healthy import run_timed
+from moments import run_timed
 
 FUTURE = {"postgresql": "now() + interval '{}'", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now', '+{}')"}
 

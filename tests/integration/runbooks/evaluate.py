@@ -1,5 +1,6 @@
 """A check of a shipped runbook on a database, as its SQL stands: the one place that knows how."""
 
+import re
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -47,6 +48,16 @@ def not_passed(found: dict[str, Answer]) -> dict[str, str]:
 def views(database: Database, runbook: Runbook) -> dict[str, list[tuple[object, ...]]]:
     dialect = database.url.get_backend_name()
     return {view.id: database.rows(view.sql) for phase in runbook.phases for view in phase.views_for(dialect)}
+
+
+def without_advice(runbook: Runbook) -> list[str]:
+    """The checks whose block, with its evidence, is not followed by a paragraph that says what to do."""
+    lines = re.MULTILINE | re.DOTALL
+    page = re.sub(r"^```sql\n-- explains:.*?^```\n\n", "", runbook.text, flags=lines)
+    after = re.findall(r"^-- check: (\S+)$.*?^```\n\n(.*?)$", page, flags=lines)
+    defined = {id for phase in runbook.phases for id in ids(runbook, phase.name)}
+    assert {id for id, _ in after} == defined, "not every check was found on the page"
+    return [id for id, line in after if re.match(r"\*\*|#|```|- again:", line)]
 
 
 def _section(runbook: Runbook, phase: str) -> Phase:

@@ -10,12 +10,19 @@ from bed import Database
 PROBES = ("sqs_queue_depth", "sqs_dlq_depth", "sqs_oldest_message_seconds", "prefect_failed_runs")
 INDEX = "uix_job_results_idempotency_key"
 LARGE, WITH_A_FAILURE, WITHOUT_SIZE = 1, 2, 3
+# What 0005 gives to an adopted table, and what a hand may give to one on SQLite.
+RANDOM_KEY = "'adopted:' || gen_random_uuid()"
+GIVE_A_DEFAULT = (
+    "PRAGMA writable_schema = ON",
+    "UPDATE sqlite_master SET sql = replace(sql, 'idempotency_key VARCHAR NOT NULL', "
+    "'idempotency_key VARCHAR DEFAULT (hex(randomblob(16))) NOT NULL') WHERE name = 'job_results'",
+)
 
 
 def on(database: Database, statement: str) -> str:
     """`ago(90)` as this engine says 90 minutes ago."""
     engine = (
-        r"datetime('now', '-' || (\1) || ' minutes')"
+        r"datetime('now', -(\1) || ' minutes')"
         if database.is_sqlite
         else r"(now() - (\1) * interval '1 minute')"
     )
@@ -63,7 +70,7 @@ def status(job: int, number: int) -> str:
     return "skipped" if job == LARGE and number == 0 else "submitted"
 
 
-def observe(name: str, value: float, minutes: int = 1) -> str:
+def observe(name: str, value: float, minutes: float = 1) -> str:
     return (
         "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "
         f"VALUES ('{name}', {value}, 'test', 'test', ago({minutes}))"
@@ -127,6 +134,14 @@ def broken_index(phase: str) -> Iterator[Broken]:
         drop,
         f"CREATE UNIQUE INDEX {INDEX} ON job_results (idempotency_key) WHERE status = 'submitted'",
     )
+    yield Broken(
+        phase,
+        "idempotency-index",
+        "a key of its own for each delivery",
+        (f"ALTER TABLE job_results ALTER COLUMN idempotency_key SET DEFAULT {RANDOM_KEY}",),
+        engines=("postgresql",),
+    )
+    yield Broken(phase, "idempotency-index", "a default", GIVE_A_DEFAULT, engines=("sqlite",))
     invalid = f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{INDEX}'::regclass"
     yield Broken(phase, "idempotency-index", "INVALID", (invalid,), engines=("postgresql",))
 
@@ -196,14 +211,14 @@ def broken_agreement(phase: str) -> Iterator[Broken]:
         "agreement",
         "half done here",
         "DELETE FROM job_results WHERE job_id = 7 AND directory_name = 'dir0'",
-        also="jobs-without-results" if phase == "shadow" else "",
+        also="jobs-without-results" if phase == "shadow" else "processed",
     )
     yield broken(
         phase,
         "agreement",
         "still submitting here",
         "UPDATE job_results SET status = 'submitting' WHERE job_id = 7 AND directory_name = 'dir0'",
-        also="jobs-without-results" if phase == "shadow" else "",
+        also="jobs-without-results" if phase == "shadow" else "processed",
     )
 
 
@@ -216,11 +231,21 @@ def broken_workers(phase: str) -> Iterator[Broken]:
         "INSERT INTO worker_heartbeats (worker_id, queue_name, status, last_heartbeat) "
         "VALUES ('w2', 'jobs', 'starting', ago(3))",
     )
-    yield broken(phase, "stale-workers", "none", "DELETE FROM worker_heartbeats", nothing_to_show=True)
+    yield broken(phase, "stale-workers", "none", "DELETE FROM worker_heartbeats")
 
 
 def broken_stability(phase: str, hours: int) -> Iterator[Broken]:
     inside = hours * 60 - 5
+    yield broken(
+        phase, "stable-hours", "ten seconds too early", observe(PROBES[0], 101, hours * 60 - 10 / 60)
+    )
+    yield broken(
+        phase,
+        "stable-hours",
+        "out of bounds, by a clock that is ahead",
+        observe(PROBES[0], 101, -30),
+        also="queue-depth",
+    )
     bounds = zip(PROBES, (101, 1, 601, 1), strict=True)
     for name, value in bounds:
         yield broken(phase, "stable-hours", f"{name} out of bounds", observe(name, value, inside))
@@ -239,10 +264,32 @@ def broken_stability(phase: str, hours: int) -> Iterator[Broken]:
     )
 
 
+def broken_success(phase: str) -> Iterator[Broken]:
+    yield broken(
+        phase,
+        "success-rate",
+        "too many failures",
+        f"UPDATE job_results SET status = 'failed' WHERE job_id = {LARGE} AND id % 8 = 0",
+    )
+    yield broken(
+        phase,
+        "success-rate",
+        "a job of which nothing succeeded",
+        "UPDATE job_results SET status = 'failed' WHERE job_id = 5",
+    )
+
+
 CASES = [
     broken("dual-write", "processed", "no results", add_job(21, 60)),
     broken("dual-write", "processed", "only begun", add_job(21, 60), add_result(21, 0, "submitting", 60)),
-    broken("dual-write", "processed", "no jobs", "DELETE FROM jobs", also="agreement", nothing_to_show=True),
+    broken(
+        "dual-write",
+        "processed",
+        "1 result of 50",
+        add_job(21, 60, size="50"),
+        add_result(21, 0, "submitted", 60),
+    ),
+    broken("dual-write", "processed", "no jobs", "DELETE FROM jobs", also="agreement"),
     *broken_agreement("dual-write"),
     *broken_index("dual-write"),
     *broken_observation("dual-write", "prefect-errors", "prefect_failed_runs", 1),
@@ -282,18 +329,7 @@ CASES = [
     *broken_observation("shadow", "dead-letters", "sqs_dlq_depth", 11),
     *broken_stability("cutover", 48),
     *broken_loss("cutover", 47 * 60),
-    broken(
-        "cutover",
-        "success-rate",
-        "too many failures",
-        f"UPDATE job_results SET status = 'failed' WHERE job_id = {LARGE} AND id % 8 = 0",
-    ),
-    broken(
-        "cutover",
-        "success-rate",
-        "a job of which nothing succeeded",
-        "UPDATE job_results SET status = 'failed' WHERE job_id = 5",
-    ),
+    *broken_success("cutover"),
     *broken_workers("cutover"),
     *broken_observation("cutover", "dead-letters", "sqs_dlq_depth", 1),
     *broken_observation("cutover", "queue-depth", "sqs_queue_depth", 101),
@@ -302,6 +338,11 @@ CASES = [
     *broken_index("cutover"),
     *broken_stability("cleanup", 168),
     *broken_loss("cleanup", 167 * 60),
+    *broken_success("cleanup"),
     *broken_observation("cleanup", "dead-letters", "sqs_dlq_depth", 1),
+    *broken_observation("cleanup", "queue-depth", "sqs_queue_depth", 101),
+    *broken_observation("cleanup", "oldest-message", "sqs_oldest_message_seconds", 601),
+    *broken_observation("cleanup", "prefect-errors", "prefect_failed_runs", 1),
+    *broken_index("cleanup"),
     *broken_workers("cleanup"),
 ]

@@ -7,7 +7,7 @@ import pytest
 
 from alembics import Chain
 from bed import Database, Postgres, Sqlite
-from integration.runbooks.evaluate import answers, ids, not_passed, views
+from integration.runbooks.evaluate import answers, ids, not_passed, views, without_advice
 from integration.runbooks.pipeline_state_cases import CASES, STATE, Broken, fill, insert, read_in_full
 from outcomes import shipped
 from pipestate.verify.verdict import Outcome
@@ -129,3 +129,34 @@ def test_the_views_show_the_backlog_and_the_errors(healthy: Database) -> None:
         ("fundamental", "failed_terminal", 6),
     ]
     assert {row[0] for row in found["pipeline-errors"]} == {"timeout"}
+
+
+def test_only_the_index_that_is_wrong_is_shown(healthy: Database) -> None:
+    healthy.run("DROP INDEX idx_cips_error_code")
+    evidence = answers(healthy, RUNBOOK, "schema")["required-indexes"].evidence
+    assert [row[:3] for row in evidence] == [("missing", "idx_cips_error_code", "error_code")]
+
+
+def test_only_the_rules_of_that_column_are_shown(postgres: Postgres) -> None:
+    database = postgres.copy_of("content-item-pipeline-state", fill)
+    database.run(
+        f"ALTER TABLE {STATE} DROP CONSTRAINT ck_cips_pipeline",
+        f"ALTER TABLE {STATE} ADD CONSTRAINT ck_cips_pipeline CHECK (pipeline IN ('technical', 'news')) NOT VALID",
+    )
+    ((fault, found),) = answers(database, RUNBOOK, "schema")["pipeline-values"].evidence
+    assert fault == "no validated rule says exactly this"
+    assert "news" in str(found)
+    assert "pending" not in str(found)
+    postgres.drop(database)
+
+
+def test_no_check_advises_to_take_the_table_away() -> None:
+    """A downgrade is the last resort, and its warning stands right above it."""
+    page = RUNBOOK.text
+    warning = page.index("Do not drop `content_item_pipeline_state` in production")
+    assert warning < page.index("alembic downgrade")
+    assert page.count("alembic downgrade") == 1
+
+
+def test_every_check_has_advice_under_its_block() -> None:
+    assert without_advice(RUNBOOK) == []

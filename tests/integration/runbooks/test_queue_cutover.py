@@ -1,12 +1,13 @@
 """Every check of queue-cutover: passes on a healthy database, fails on one that is broken."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from alembics import Chain
 from bed import Database, Postgres, Sqlite
-from integration.runbooks.evaluate import answers, ids, not_passed, views
+from integration.runbooks.evaluate import answers, ids, not_passed, views, without_advice
 from integration.runbooks.queue_cutover_cases import CASES, Broken, add_job, fill, observe, run
 from outcomes import shipped
 
@@ -52,7 +53,7 @@ def test_every_check_is_broken_in_every_phase() -> None:
 
 def test_the_ids_are_those_that_scripts_rely_on() -> None:
     signed = {signoff.id for phase in RUNBOOK.phases for signoff in phase.signoffs}
-    assert signed == {"acceptance-passed", "no-complaints"}
+    assert signed == {"acceptance-passed", "no-complaints", "poller-decides"}
     assert {id for phase in RUNBOOK.phases for id in ids(RUNBOOK, phase.name)} == {
         "agreement",
         "processed",
@@ -71,6 +72,23 @@ def test_the_ids_are_those_that_scripts_rely_on() -> None:
 
 def test_the_acceptance_test_is_asked_in_every_phase() -> None:
     assert all("acceptance-passed" in {each.id for each in phase.signoffs} for phase in RUNBOOK.phases)
+
+
+def test_a_word_given_for_one_phase_is_not_taken_for_another() -> None:
+    commands = re.findall(r"pipestate attest (\S+)", RUNBOOK.text)
+    named = {f"{RUNBOOK.name}/{phase.name}/{each.id}" for phase in RUNBOOK.phases for each in phase.signoffs}
+    assert commands
+    assert set(commands) <= named
+
+
+def test_where_results_are_compared_somebody_vouches_for_the_poller() -> None:
+    for phase in RUNBOOK.phases:
+        signed = {each.id for each in phase.signoffs}
+        assert ("poller-decides" in signed) is ("agreement" in ids(RUNBOOK, phase.name))
+
+
+def test_cleanup_asks_all_that_cutover_asks() -> None:
+    assert set(ids(RUNBOOK, "cleanup")) == set(ids(RUNBOOK, "cutover"))
 
 
 def test_an_empty_database_opens_no_gate(chain: Chain) -> None:
@@ -110,3 +128,80 @@ def test_the_views_show_days_and_errors(healthy: Database) -> None:
     found = views(healthy, RUNBOOK)
     assert sum(int(str(row[1])) for row in found["queue-results-by-day"]) == 255
     assert [row[:3] for row in found["queue-error-patterns"]] == [("(none)", 1, 1)]
+
+
+def test_an_adopted_table_is_not_ready_while_its_keys_are_random(postgres: Postgres) -> None:
+    database = postgres.create()
+    Chain(database).upgrade("0004")
+    database.run(
+        "CREATE TABLE job_results (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job_id bigint NOT NULL, "
+        "directory_name text NOT NULL, status text NOT NULL, created_at timestamptz NOT NULL DEFAULT now())"
+    )
+    Chain(database).upgrade("0005")
+    delivery = "INSERT INTO job_results (job_id, directory_name, status) VALUES (1, 'dir0', 'submitted')"
+    database.run("INSERT INTO jobs (id) OVERRIDING SYSTEM VALUE VALUES (1)", delivery, delivery)
+    answer = answers(database, RUNBOOK, "dual-write")["idempotency-index"]
+    assert [row[0] for row in answer.evidence] == ["the key has a default"]
+    database.run("ALTER TABLE job_results ALTER COLUMN idempotency_key DROP DEFAULT")
+    assert answers(database, RUNBOOK, "dual-write")["idempotency-index"].evidence == []
+    postgres.drop(database)
+
+
+def test_a_job_that_never_reached_the_queue_is_told_from_one_without_results(healthy: Database) -> None:
+    run(
+        healthy,
+        add_job(21, 70),
+        add_job(22, 60),
+        "INSERT INTO queue_history (job_id, event) VALUES (22, 'received')",
+    )
+    evidence = answers(healthy, RUNBOOK, "dual-write")["processed"].evidence
+    assert [row[:2] for row in evidence] == [
+        ("not in queue_history", 21),
+        ("taken from the queue, no results", 22),
+    ]
+
+
+def test_silent_and_missing_probes_come_first_in_the_evidence(healthy: Database) -> None:
+    run(
+        healthy,
+        "DELETE FROM pipestate.observation WHERE name = 'sqs_dlq_depth'",
+        "DELETE FROM pipestate.observation WHERE name = 'sqs_queue_depth' AND observed_at > ago(90)",
+        observe("prefect_failed_runs", 1),
+    )
+    evidence = answers(healthy, RUNBOOK, "cutover")["stable-hours"].evidence
+    assert {row[:2] for row in evidence[:2]} == {
+        ("never observed", "sqs_dlq_depth"),
+        ("silent since then", "sqs_queue_depth"),
+    }
+    assert evidence[2][:2] == ("out of bounds", "prefect_failed_runs")
+
+
+def test_the_evidence_names_the_job_of_which_nothing_succeeded(healthy: Database) -> None:
+    run(healthy, "UPDATE job_results SET status = 'failed', error_message = 'gone' WHERE job_id = 5")
+    evidence = answers(healthy, RUNBOOK, "cutover")["success-rate"].evidence
+    assert evidence[0] == ("nothing succeeded", 5, 0, 3, "gone")
+
+
+def test_a_worker_that_is_alive_is_no_evidence(healthy: Database) -> None:
+    run(
+        healthy,
+        "INSERT INTO worker_heartbeats (worker_id, queue_name, status, last_heartbeat) "
+        "VALUES ('w2', 'jobs', 'paused', ago(3))",
+    )
+    evidence = answers(healthy, RUNBOOK, "cutover")["stale-workers"].evidence
+    assert [row[:2] for row in evidence] == [("silent", "w2")]
+
+
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [("prefect-errors", "prefect_failed_runs"), ("dead-letters", "sqs_dlq_depth")],
+)
+def test_the_evidence_begins_with_the_observation_that_counts(
+    healthy: Database, check: str, name: str
+) -> None:
+    run(healthy, observe(name, 70, 1), observe(name, 5, 20))
+    assert answers(healthy, RUNBOOK, "dual-write")[check].evidence[0][0] == 70
+
+
+def test_every_check_has_advice_under_its_block() -> None:
+    assert without_advice(RUNBOOK) == []

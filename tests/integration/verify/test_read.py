@@ -8,6 +8,7 @@ import pytest
 
 from bed import Database
 from books import NOWHERE, block, explained, page, run, shown, write
+from pipestate.chain.calls import Calls
 from pipestate.cli.output import Format, render
 from pipestate.db import reader
 from pipestate.verify.read import QueryFailed, read
@@ -95,7 +96,7 @@ def test_an_odd_value_is_shown_in_every_format(pg: Database, tmp_path: Path, val
     (verdict,) = report.verdicts()
     assert (verdict.outcome, verdict.evidence_rows) == ("failed", 1)
     for form in Format:
-        assert render(report, form).encode("utf-8")
+        assert render(report, form, Calls()).encode("utf-8")
 
 
 def test_the_rows_of_a_check_are_its_evidence_and_all_are_counted(database: Database, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
     from books import NOWHERE
 
     with pytest.raises(Unreachable) as caught:
-        verify(url, [(book, book.phases[0])], NOWHERE)
+        verify(url, [(book, book.phases[0])], lambda _: NOWHERE)
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -173,5 +173,5 @@ def test_a_sqlite_file_that_does_not_exist_is_not_created(tmp_path: Path) -> Non
     path = tmp_path / "none.sqlite"
     book = write(tmp_path, page(block("SELECT 1 AS x")))
     with pytest.raises(Unreachable, match="there is no file"):
-        verify(URL.create("sqlite", database=str(path)), [(book, book.phases[0])], NOWHERE)
+        verify(URL.create("sqlite", database=str(path)), [(book, book.phases[0])], lambda _: NOWHERE)
     assert not path.exists()

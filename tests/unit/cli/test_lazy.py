@@ -33,17 +33,28 @@ def loaded(*arguments: str) -> set[str]:
     [
         (["--version"], {"sqlalchemy", "alembic", "rich", "yaml", "importlib.metadata", "pipestate.plugins"}),
         (["runbook", "lint"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
+        (
+            ["runbook", "lint", "runbooks/queue-cutover.md", "-c", "alembic.ini"],
+            {"sqlalchemy", "alembic", "rich"},
+        ),
         (["runbook", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
         (["verify", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
         (
             ["verify", "--json", "--database-url", "sqlite:///no-such-file"],
-            {"rich", "pipestate.pipeline", "pipestate.schema", "pipestate.ddl", "pipestate.plugins"},
+            {
+                "alembic",
+                "rich",
+                "pipestate.pipeline",
+                "pipestate.schema",
+                "pipestate.ddl",
+                "pipestate.plugins",
+            },
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_command_does_not_import(arguments: list[str], unwanted: set[str]) -> None:
-    assert not loaded(*arguments) & unwanted
+    assert not loaded(*arguments) & {*unwanted, "pydantic"}
 
 
 def test_the_modules_are_seen_at_all() -> None:

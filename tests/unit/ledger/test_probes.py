@@ -5,16 +5,17 @@ from pathlib import Path
 import pytest
 
 from packages import installed
+from pipestate.chain.project import Named, Project, find_project
 from pipestate.errors import ConfigError
 from pipestate.ledger.probes import run_probes
 
 DEPTH = "def depth(ini, options):\n    return {'depth': len(options), ini.name: 1}\n"
 
 
-def ini(directory: Path, *lines: str) -> Path:
+def ini(directory: Path, *lines: str) -> Project:
     path = directory / "alembic.ini"
-    path.write_text("[alembic]\nscript_location = x\n" + "".join(f"{line}\n" for line in lines))
-    return path
+    path.write_text("[alembic]\nscript_location = %(here)s\n" + "".join(f"{line}\n" for line in lines))
+    return find_project(Named(config=path))
 
 
 def test_an_ini_that_names_none_asks_none(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
+from pipestate.chain.calls import Calls
 from pipestate.render.console import print_report
 from pipestate.render.junit import as_junit
 from pipestate.render.machine import as_json
@@ -30,7 +31,7 @@ def make_report(rows: int, total: int) -> Report:
 
 def on_a_screen(report: Report) -> str:
     screen = Console(width=100, file=io.StringIO(), no_color=True)
-    print_report(report, screen)
+    print_report(report, screen, Calls())
     assert isinstance(screen.file, io.StringIO)
     return screen.file.getvalue()
 
@@ -51,7 +52,7 @@ def test_a_screen_shows_five_rows_and_counts_the_others(rows: int, total: int, s
 
 def test_the_other_formats_show_what_there_is_and_count_the_rest() -> None:
     report = make_report(10, 1244)
-    for text in (as_junit(report), as_markdown(report)):
+    for text in (as_junit(report), as_markdown(report, Calls())):
         assert text.count("late ") == 10
         assert "and 1,234 more" in text
     (check,) = json.loads(as_json(report))["runbooks"][0]["phases"][0]["checks"]
@@ -59,7 +60,7 @@ def test_the_other_formats_show_what_there_is_and_count_the_rest() -> None:
 
 
 def test_nothing_is_said_of_more_where_all_is_shown() -> None:
-    for text in (as_junit(make_report(2, 2)), as_markdown(make_report(2, 2))):
+    for text in (as_junit(make_report(2, 2)), as_markdown(make_report(2, 2), Calls())):
         assert " more" not in text
 
 

@@ -266,6 +266,17 @@ def test_a_window_must_stand_in_the_sql(sql: str, findings_in: Callable[[str], T
     assert said.startswith("check a: `-- window: 24 hours` stands in no literal of its SQL")
 
 
+def test_a_window_that_does_not_is_told_where_the_block_stands_alone() -> None:
+    page = (
+        FRONT.replace("interval '24 hours'", "interval '1 day'")
+        + "- again: `one/recent`, over `2 days`\n"
+        + REST
+    )
+    found = [finding for finding in findings(page, "s.md") if "window" in finding.message]
+
+    assert [finding.line for finding in found] == [7]
+
+
 def test_a_window_must_stand_in_each_variant() -> None:
     beside = BESIDE.replace(
         "-- check: recent\nSELECT count(*) AS n FROM t WHERE julianday(at) > julianday('now', '-24 hours')",

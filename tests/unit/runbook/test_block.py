@@ -92,7 +92,7 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
         (["-- view: v", "-- window: 1 day"], "`-- window:` does not go with `-- view:`: take the line out"),
         (
             ["-- check: a", "-- require: b = 1", "-- from: 3 or 4"],
-            "`-- from: 3 or 4`: write one revision, as 0006",
+            "`-- from: 3 or 4`: write one revision, as ae10",
         ),
         (
             ["-- explains: good", "-- level: warn"],

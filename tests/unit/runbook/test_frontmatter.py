@@ -66,7 +66,7 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         (
             "runbook: 2026\nphases: {ready: }",
             2,
-            "`2026` is a number to YAML (0003 would become 3): put it in quotes",
+            "`2026` is a number to YAML (0012 would become 10): put it in quotes",
         ),
         ("runbook:\nphases: {ready: }", 2, "`runbook:` says nothing"),
         ("runbook: {a: b}\nphases: {ready: }", 2, "`runbook:` must be one text"),
@@ -81,7 +81,7 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         (
             "runbook: a\nphases:\n  ready:\n    from: 0003",
             5,
-            "`0003` is a number to YAML (0003 would become 3)",
+            "`0003` is a number to YAML (0012 would become 10)",
         ),
         ("runbook: a\nphases:\n  ready:\n    from: 0003", 5, 'put it in quotes, as from: "0003"'),
         ("runbook: a\nphases:\n  ready:\n    until: 1.0", 5, 'put it in quotes, as until: "1.0"'),
@@ -92,7 +92,7 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         (
             "runbook: a\nphases:\n  ready:\n    opens: '0006'",
             5,
-            '`opens:` must be a list of revisions, as opens: ["0006"]',
+            '`opens:` must be a list of revisions, as opens: ["ae10"]',
         ),
         (
             "runbook: a\nphases:\n  ready:\n    opens:\n      - '0006'\n      - 0007",

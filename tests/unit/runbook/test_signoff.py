@@ -52,7 +52,7 @@ def test_other_durations_are_refused(text: str) -> None:
     [
         (
             "- [ ] take a backup",
-            "a task-list item in a phase is a sign-off: write `- [ ] `backup-taken` (24h)",
+            "a task-list item in a phase is a sign-off: write `- [ ] `restore-tested` (24h)",
         ),
         ("- [ ]", "a task-list item in a phase is a sign-off"),
         ("- [] `a` (24h): word", "a task-list item in a phase is a sign-off"),

@@ -1,15 +1,14 @@
 """The ledger in a revision: the block that `pipestate.ledger.install` renders, online and in scripts."""
 
-import logging
-
 from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import told_plainly
+from pipestate.ddl.notice import warn
 from pipestate.ledger.install import DECLARE, block
+from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
 
-log = logging.getLogger("pipestate")
 DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXISTS (
       SELECT FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')) THEN
     DROP SCHEMA {SCHEMA};
@@ -33,7 +32,7 @@ def remove_ledger() -> None:
     drops += [f"DROP TABLE IF EXISTS {table}" for table in tables]
     looks = "\n".join(
         f"""  IF NOT used AND to_regclass('{table}') IS NOT NULL THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM {table})' INTO used;
+    EXECUTE {sql.literal(f"SELECT EXISTS (SELECT FROM {table}{_worth_keeping(table)})")} INTO used;
   END IF;"""
         for table in tables
     )
@@ -54,15 +53,24 @@ def remove_ledger() -> None:
 
 def remove_objects() -> None:
     registry = qualified("object", "postgresql")
-    drop = f"  IF to_regclass('{registry}') IS NOT NULL THEN\n    DROP TABLE {registry};\n  END IF;"
+    run = qualified("run", "postgresql")  # a ledger that stays keeps all of its tables
+    drop = f"""  IF to_regclass('{registry}') IS NOT NULL AND to_regclass('{run}') IS NULL THEN
+    DROP TABLE {registry};
+  END IF;"""
     sql.do(f"{drop}\n{DROP_EMPTY_SCHEMA}", why="the registry of created objects")
+
+
+def _worth_keeping(table: str) -> str:
+    """That a revision was applied is written by itself, and is no reason to keep a ledger."""
+    is_run = table == qualified("run", "postgresql")
+    return f" WHERE event NOT IN ({sql.literals(WRITTEN_BY_ITSELF)})" if is_run else ""
 
 
 def _say_what_stayed() -> None:
     """Online nobody sees the server's warning."""
     run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
     if not sql.is_offline() and op.get_bind().exec_driver_sql(run).scalar() is not None:
-        log.warning(KEPT)
+        warn(KEPT)
 
 
 def _do(body: str, declare: str, *, why: str) -> None:

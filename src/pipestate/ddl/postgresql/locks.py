@@ -97,17 +97,19 @@ def lock_tables(
 
 @contextmanager
 def one_migration_at_a_time(
-    connection: Connection, *, patience_s: float = MIGRATION_PATIENCE_S
+    connection: Connection, *, patience_s: float = MIGRATION_PATIENCE_S, of_transaction: bool = False
 ) -> Iterator[None]:
     """Hold the advisory lock for the whole run, on the migration's own connection.
 
     Polled in autocommit: a session that waits inside `pg_advisory_lock` keeps a snapshot, and the
-    CREATE INDEX CONCURRENTLY of the one that it waits for would wait for that for ever.
+    CREATE INDEX CONCURRENTLY of the one that it waits for would wait for that for ever. With `of_transaction`
+    it is a lock of the transaction that somebody else has begun, and ends with it.
     """
+    take = "pg_try_advisory_xact_lock" if of_transaction else "pg_try_advisory_lock"
     key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
     give_up_at = time.monotonic() + patience_s
     said = False
-    while not connection.scalar(text("SELECT pg_try_advisory_lock(:a, :b)"), key):
+    while not connection.scalar(text(f"SELECT {take}(:a, :b)"), key):
         holder = connection.execute(HOLDER, key).first()
         who = f"pid {holder.pid}, since {holder.since or 'just now'}" if holder else "just ending"
         if time.monotonic() >= give_up_at:
@@ -122,7 +124,7 @@ def one_migration_at_a_time(
     try:
         yield
     finally:
-        if not connection.closed and not connection.invalidated:
+        if not of_transaction and not connection.closed and not connection.invalidated:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:a, :b)"), key)
             connection.rollback()

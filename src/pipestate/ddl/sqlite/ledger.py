@@ -1,16 +1,15 @@
 """The ledger in a revision on SQLite; a script cannot look, so there it is for a database without one."""
 
-import logging
 from collections.abc import Sequence
 
 from alembic import op
 
 from pipestate.ddl import objects, sql
+from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ledger.install import additions, statements
+from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, VIEWS, ledger_on, qualified
-
-log = logging.getLogger("pipestate")
 
 
 def install_ledger() -> None:
@@ -26,8 +25,8 @@ def remove_ledger() -> None:
     tables = [
         table.name for table in reversed(ledger.tables) if table is not ledger.objects or not objects.kept()
     ]
-    if not sql.is_offline() and any(look.has_table(table) and look.has_rows(table) for table in tables):
-        log.warning(KEPT)
+    if not sql.is_offline() and any(_is_worth_keeping(table) for table in tables):
+        warn(KEPT)
         return
     for view in reversed(VIEWS):
         sql.emit(f"DROP VIEW IF EXISTS {qualified(view, 'sqlite')}")
@@ -36,7 +35,18 @@ def remove_ledger() -> None:
 
 
 def remove_objects() -> None:
-    sql.emit(f"DROP TABLE IF EXISTS {qualified('object', 'sqlite')}")
+    if sql.is_offline() or not look.has_table(qualified("run", "sqlite")):  # one that stays keeps its tables
+        sql.emit(f"DROP TABLE IF EXISTS {qualified('object', 'sqlite')}")
+
+
+def _is_worth_keeping(table: str) -> bool:
+    """That a revision was applied is written by itself, and is no reason to keep a ledger."""
+    if not look.has_table(table):
+        return False
+    if table != qualified("run", "sqlite"):
+        return look.has_rows(table)
+    own = sql.literals(WRITTEN_BY_ITSELF)
+    return bool(look.scalar(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE event NOT IN ({own}))"))
 
 
 def _install(*, only: Sequence[str] | None) -> None:

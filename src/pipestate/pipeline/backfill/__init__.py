@@ -1,11 +1,12 @@
 """The backfill: sites that stood still in OCR get counters that tell what is in the storage directory.
 
-1. `plan` reads the stale rows of `site_progress`, counts the documents of each site, and says what
-   would become of it. It cannot write.
-2. `apply` does just that, in batches, one transaction each. What moved on in the meantime stays as it
-   is, and so a second run, a killed one, or two at once do no harm.
+1. `plan` reads the stale rows of `site_progress`, counts the documents of each site, and decides (decide.py)
+   what becomes of it. It cannot write.
+2. `apply` writes exactly that, in batches, one transaction each (batch.py). What moved on in the meantime
+   stays as it is, and so a second run, a killed one, or two at once do no harm.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import URL
@@ -13,67 +14,68 @@ from sqlalchemy import URL
 from pipestate import db
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill import batch, stale_rows
-from pipestate.pipeline.backfill.moves import NO_DOCUMENTS, Move, Outcome, Plan, counts
+from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
 from pipestate.pipeline.backfill.storage_check import Counted, Tally, require_known_sites
+from pipestate.pipeline.planning import Outcome, Plan, Result
 from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.progress import Progress, untold
 
-__all__ = ["BATCH_SIZE", "THRESHOLD", "Move", "Outcome", "Plan", "apply", "plan"]
+__all__ = ["BATCH_SIZE", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
 
 BATCH_SIZE = 10_000
 LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
+OUTCOMES = (Outcome.MIGRATED, Outcome.EMPTY, Outcome.MOVED_ON, Outcome.ORPHANED, Outcome.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan(Plan[SiteCounts]):
+    """The results in the order of their subdomains, and the age that made the rows stale."""
+
+    threshold: timedelta
 
 
 def plan(
     url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = untold
-) -> Plan:
-    """What would become of every stale row. Refused where the storage directory cannot be the right one."""
+) -> BackfillPlan:
+    """Decide about every stale row; refuse a storage directory that cannot be the right one."""
     total = stale_rows.count(url, threshold)
     require_known_sites(url, storage)
     tally = Tally()
-    moves: list[Move] = []
+    expected: list[Result[SiteCounts]] = []
     for row in stale_rows.read(url, threshold):
-        moves.append(_move(row, storage, tally))
-        on_progress(len(moves), max(total, len(moves)))
+        expected.append(decide_unread(row) or _counted(row, storage, tally))
+        on_progress(len(expected), max(total, len(expected)))
     tally.require()
-    return Plan(moves, threshold)
+    return BackfillPlan(expected, threshold)
 
 
 def apply(
-    url: URL, plan: Plan, *, batch_size: int = BATCH_SIZE, on_progress: Progress = untold
-) -> list[Move]:
-    """Write the plan; what became of each site, which differs from the plan where the world moved on."""
+    url: URL, plan: BackfillPlan, *, batch_size: int = BATCH_SIZE, on_progress: Progress = untold
+) -> list[Result[SiteCounts]]:
+    """Write the plan; a result differs from it where the world moved on, or where a row was refused."""
     require_batch_size(batch_size)
-    writes = plan.writes
-    otherwise: dict[str, Move] = {}
+    to_do = plan.to_do
+    otherwise: dict[str, Result[SiteCounts]] = {}
     with db.reachable(url), db.engine_for(url).connect() as connection:
-        for start in range(0, len(writes), batch_size):
-            end = min(start + batch_size, len(writes))
-            otherwise |= batch.write(connection, writes[start:end], plan.threshold, last=end == len(writes))
-            on_progress(end, len(writes))
-    return [otherwise.get(move.subdomain, move) for move in plan.moves]
+        for start in range(0, len(to_do), batch_size):
+            end = min(start + batch_size, len(to_do))
+            otherwise |= batch.write(connection, to_do[start:end], plan.threshold, last=end == len(to_do))
+            on_progress(end, len(to_do))
+    return [otherwise.get(result.subject.subdomain, result) for result in plan.expected]
 
 
 def require_batch_size(size: int) -> None:
+    """Refuse a size that is no number of sites, or that would make workers wait."""
     if not 1 <= size <= LARGEST_BATCH:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 
-def _move(row: stale_rows.Row, storage: Counted, tally: Tally) -> Move:
-    subdomain, expected, has_site, current_stage = row
-    if not has_site:
-        return Move(subdomain, Outcome.ORPHANED, reason="there is no such site")
-    if current_stage is not None:
-        return Move(subdomain, Outcome.MOVED_ON)
+def _counted(row: StaleRow, storage: Counted, tally: Tally) -> Result[SiteCounts]:
+    subdomain, expected = row[0], max(row[1] or 0, 0)
     try:
         documents = storage.documents(subdomain)
     except StorageError as error:
-        return Move(subdomain, Outcome.FAILED, reason=str(error))
-    if (expected or 0) > 0:
-        tally.expected += 1
-        tally.found += bool(documents.pdfs or documents.texts)
-    completed, total = counts(max(expected or 0, 0), documents)
-    if total == 0:
-        return Move(subdomain, Outcome.EMPTY, reason=NO_DOCUMENTS)
-    return Move(subdomain, Outcome.MIGRATED, completed, total)
+        return Result(SiteCounts(subdomain), Outcome.FAILED, str(error))
+    tally.add(expected, documents)
+    return decide_counts(subdomain, expected, documents)

@@ -12,47 +12,63 @@ from sqlalchemy import URL, Connection, inspect
 
 from pipestate import db
 from pipestate.errors import ConfigError
+from pipestate.pipeline.backfill.decide import StaleRow
+from pipestate.pipeline.sql import ENGINES, fill
 from pipestate.schema import sites
 from pipestate.schema.legacy import site_progress
 
 PAGE = 50_000
 NEEDED = ("current_stage", "ocr_total", "ocr_completed", "ocr_failed", "coordinator_enqueued", "updated_at")
 
-# `{age}` is the threshold in seconds, a number of ours: these go to the driver as they stand.
+# What makes a row `p` of `site_progress` stale; `:age` is the threshold in seconds.
 STALE = {
-    "postgresql": "p.current_stage = 'ocr' AND "
-    "(p.updated_at IS NULL OR p.updated_at < now() - interval '{age} seconds')",
-    "sqlite": "p.current_stage = 'ocr' AND (julianday(p.updated_at) IS NULL "
-    "OR julianday(p.updated_at) < julianday('now', '-{age} seconds'))",
+    "postgresql": """p.current_stage = 'ocr'
+  AND (p.updated_at IS NULL OR p.updated_at < now() - :age * interval '1 second')""",
+    "sqlite": """p.current_stage = 'ocr'
+  AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)""",
 }
-COUNT = "SELECT count(*) FROM site_progress p WHERE {stale}"
-# The second bound says nothing new, but spares a merge the sites before it.
-READ = (
-    "SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage"
-    " FROM site_progress p LEFT JOIN sites s ON s.subdomain = p.subdomain{and_s}"
-    " WHERE {stale}{and_p} ORDER BY p.subdomain LIMIT {limit}"
-)
-AFTER = {"postgresql": " AND {}.subdomain > %(after)s", "sqlite": " AND {}.subdomain > :after"}
+COUNT = """
+SELECT count(*)
+FROM site_progress p
+WHERE {stale}
+"""
+# A page is a range of the keys, and the first has no lower bound. That of `s` says nothing new, but spares a
+# merge the sites before it.
+READ = """
+SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
+FROM site_progress p
+LEFT JOIN sites s ON s.subdomain = p.subdomain{and_s_after}
+WHERE {stale}{and_p_after}
+ORDER BY p.subdomain
+LIMIT :page
+"""
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
-# subdomain, stage_total, whether it has a site, and where that stands. A tuple: there may be a million.
-Row = tuple[str, int | None, bool, str | None]
-
-
-def stale(dialect: str, threshold: timedelta) -> str:
-    """The condition on a row `p` of `site_progress`."""
-    return STALE[dialect].format(age=f"{threshold.total_seconds():.3f}")
+COUNT_SQL = {engine: fill(engine, COUNT, stale=STALE[engine]) for engine in ENGINES}
+FIRST_SQL = {
+    engine: fill(engine, READ, stale=STALE[engine], and_s_after="", and_p_after="") for engine in ENGINES
+}
+NEXT_SQL = {
+    engine: fill(
+        engine,
+        READ,
+        stale=STALE[engine],
+        and_s_after=" AND s.subdomain > :after",
+        and_p_after="\n  AND p.subdomain > :after",
+    )
+    for engine in ENGINES
+}
 
 
 def count(url: URL, threshold: timedelta) -> int:
     with db.reader(url) as connection:
         require_both_accounts(connection)
-        query = COUNT.format(stale=stale(connection.dialect.name, threshold))
-        return int(connection.exec_driver_sql(query).scalar_one())
+        sql = COUNT_SQL[connection.dialect.name]
+        return int(connection.exec_driver_sql(sql, {"age": threshold.total_seconds()}).scalar_one())
 
 
-def read(url: URL, threshold: timedelta) -> Iterator[Row]:
-    """All of them, in the order of their subdomains."""
+def read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
+    """Read all of them, in the order of their subdomains."""
     page = _page(url, threshold, None)
     while page:
         yield from page
@@ -60,7 +76,7 @@ def read(url: URL, threshold: timedelta) -> Iterator[Row]:
 
 
 def require_both_accounts(connection: Connection) -> None:
-    """The old account and the new one stand side by side between 0003 and 0006."""
+    """Refuse a database before 0003, which has no counters, and one after 0006, which has nothing to read."""
     found = inspect(connection)
     has_sites = found.has_table(sites.name)
     columns = {column["name"] for column in found.get_columns(sites.name)} if has_sites else set()
@@ -70,15 +86,12 @@ def require_both_accounts(connection: Connection) -> None:
         raise ConfigError("site_progress is gone since revision 0006: there is nothing to backfill any more")
 
 
-def _page(url: URL, threshold: timedelta, after: str | None) -> list[Row]:
+def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
     with db.reader(url) as connection:
         dialect = connection.dialect.name
         if dialect == "postgresql":  # a page is a range of the keys, whatever the statistics say
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        bound = "" if after is None else AFTER[dialect]
-        query = READ.format(
-            stale=stale(dialect, threshold), and_p=bound.format("p"), and_s=bound.format("s"), limit=PAGE
-        )
-        parameters = {} if after is None else {"after": after}
-        cursor = connection.exec_driver_sql(query, parameters).cursor
-        return cast("list[Row]", cursor.fetchall() if cursor else [])
+        parameters = {"age": threshold.total_seconds(), "page": PAGE, "after": after}
+        sql = FIRST_SQL[dialect] if after is None else NEXT_SQL[dialect]
+        cursor = connection.exec_driver_sql(sql, parameters).cursor
+        return cast("list[StaleRow]", cursor.fetchall() if cursor else [])

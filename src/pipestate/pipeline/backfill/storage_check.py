@@ -1,4 +1,4 @@
-"""Is this the storage directory? An unmounted or wrong one reads as sites without any documents."""
+"""Refuse a storage directory that cannot be the right one: unmounted, it reads as sites without documents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WHAT_NEXT = "nothing was written; check that it is mounted, and --storage-dir or
 
 
 class Counted(Protocol):
-    """What has documents: the storage directory."""
+    """What documents are counted in: the storage directory."""
 
     def documents(self, subdomain: str) -> Documents: ...
 
@@ -34,7 +34,14 @@ class Tally:
     expected: int = 0
     found: int = 0
 
+    def add(self, expected: int, documents: Documents) -> None:
+        """Count a site, where documents are expected of it."""
+        if expected:
+            self.expected += 1
+            self.found += bool(documents.pdfs or documents.texts)
+
     def require(self) -> None:
+        """Refuse where hardly any site has what it should."""
         if self.expected >= FEW_SITES and self.found * LEAST_SHARE < self.expected:
             raise ConfigError(
                 f"only {self.found} of {self.expected} sites that should have documents have any in the "
@@ -43,7 +50,7 @@ class Tally:
 
 
 def require_known_sites(url: URL, storage: Counted) -> None:
-    """Where documents are expected, some site of the database has a directory."""
+    """Refuse where documents are expected, and no site of the database has a directory."""
     with db.reader(url) as connection:
         expecting = int(connection.exec_driver_sql(EXPECTING).scalar_one())
         if not expecting:

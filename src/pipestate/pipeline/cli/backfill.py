@@ -1,18 +1,20 @@
 """`pipestate backfill`: what stood still in OCR gets counters from the storage directory."""
 
 import gc
-from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
-from pipestate.cli.output import print_json, say
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import StorageDir, ThresholdHours
+from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours
+from pipestate.pipeline.cli.output import show
 
 
+@project_options
 def backfill(
+    to: Target,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; cannot write.")] = False,
     storage_dir: StorageDir = None,
     threshold_hours: ThresholdHours = 2.0,
@@ -20,8 +22,6 @@ def backfill(
         int, typer.Option("--batch-size", metavar="N", help="Sites in one transaction.")
     ] = 10_000,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Give sites that stand still in OCR counters from the documents that are there.
 
@@ -30,26 +30,22 @@ def backfill(
     Example: pipestate backfill --dry-run --storage-dir /srv/sites
     """
     from pipestate.pipeline import backfill as library
+    from pipestate.pipeline.planning import any_failed
     from pipestate.pipeline.render.backfill import as_data, as_lines
     from pipestate.pipeline.storage import open_storage
     from pipestate.pipeline.threshold import require_threshold
 
-    to = target(database_url, config)
-    require_threshold(threshold_hours)
+    require_ours(to.project)
+    threshold = require_threshold(threshold_hours)
     library.require_batch_size(batch_size)
     storage = open_storage(storage_dir)
     gc.disable()  # a plan may have a million small values, and each of them outlives the collector
     with progress("counting", "sites") as counting:
-        plan = library.plan(to.url, storage, threshold=timedelta(hours=threshold_hours), on_progress=counting)
-    moves = plan.moves
+        plan = library.plan(to.url, storage, threshold=threshold, on_progress=counting)
+    results = plan.expected
     if not dry_run:
         with progress("writing", "sites") as writing:
-            moves = library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
-    if json_:
-        print_json(
-            as_data(moves, dry_run=dry_run, storage_dir=str(storage.root), threshold_hours=threshold_hours)
-        )
-    else:
-        for line in as_lines(moves, dry_run=dry_run):
-            say(line)
-    raise typer.Exit(any(move.outcome is library.Outcome.FAILED for move in moves))
+            results = library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
+    data = partial(as_data, results, dry_run=dry_run, root=storage.root, hours=threshold_hours)
+    show(json_, data, as_lines(results, dry_run=dry_run))
+    raise typer.Exit(any_failed(results))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli.options import project_ini
+from pipestate.chain.project import Named, Project, find_project
+from pipestate.chain.read import read_chain
+from pipestate.errors import ConfigError
 
 if TYPE_CHECKING:
     from pipestate.pipeline.queues.config import QueueConfig
@@ -38,12 +40,26 @@ ThresholdHours = Annotated[
 ]
 
 
+def require_ours(project: Project) -> Path:
+    """Return the ini of a project that has the pipeline's chain; any other is refused, with what it has."""
+    shipped = find_project(Named(shipped=True))
+    if project.scripts.resolve() != shipped.scripts.resolve():
+        there = {(revision.id, revision.path.name) for revision in read_chain(project)}
+        missing = [each for each in read_chain(shipped) if (each.id, each.path.name) not in there]
+        if missing:
+            raise ConfigError(
+                f"this command is for the pipeline that comes with pipestate, and the chain of {project.scripts} is "
+                f"another one: it has no {missing[0].path.name}; --shipped or --config names the right project"
+            )
+    return project.config or project.scripts
+
+
 @contextmanager
-def open_queues(ini: Path | None, redis_url: str | None) -> Iterator[tuple["Queues", "QueueConfig"]]:
+def open_queues(project: Project, redis_url: str | None) -> Iterator[tuple["Queues", "QueueConfig"]]:
     """Open the queues of this project, with what its alembic.ini says about them."""
     from pipestate.pipeline.queues import backend
     from pipestate.pipeline.queues.config import read_config
 
-    config = read_config(project_ini(ini))
+    config = read_config(require_ours(project))
     with backend.open_queues(config, redis_url) as queues:
         yield queues, config

@@ -1,12 +1,14 @@
 """`queues show`, `queues clear`, `queues restore`: what the queues hold, what can never end, and the way back."""
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config
+from pipestate.chain.project import Project
+from pipestate.cli.options import AsJson, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, open_queues
@@ -17,8 +19,14 @@ app = typer.Typer(
 )
 
 
+def say_exported(file: Path, number: int) -> None:
+    """Say where the jobs are before the first is deleted."""
+    say(f"{number:,} exported to {file}", err=True)
+
+
 @app.command()
-def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = None) -> None:
+@project_options
+def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) -> None:
     """How full the queues are, and what stands in the way.
 
     Example: pipestate queues show
@@ -26,7 +34,7 @@ def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = Non
     from pipestate.pipeline.queues.depths import read_depths
     from pipestate.pipeline.render.queues import depths_as_data, print_depths
 
-    with open_queues(config, redis_url) as (queues, settings):
+    with open_queues(project, redis_url) as (queues, settings):
         states = read_depths(queues, settings)
     if json_:
         print_json(depths_as_data(states))
@@ -35,7 +43,9 @@ def show(redis_url: RedisUrl = None, json_: AsJson = False, config: Config = Non
 
 
 @app.command()
+@project_options
 def clear(
+    project: Project,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
     export: Annotated[
         Path | None,
@@ -48,7 +58,6 @@ def clear(
     ] = None,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Delete deferred coordinators and failed OCR jobs, after writing them into a file. Other jobs stay.
 
@@ -56,36 +65,32 @@ def clear(
     """
     from pipestate.pipeline.queues import clear as library
     from pipestate.pipeline.queues.export_file import default_file
-    from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, exported, left_alone
+    from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, left_alone
 
     file = export or default_file(datetime.now(UTC))
-    with open_queues(config, redis_url) as (queues, settings), progress("clearing", "jobs") as on_progress:
+    with open_queues(project, redis_url) as (queues, settings), progress("clearing", "jobs") as on_progress:
         plan = library.plan(queues, settings.obstacles())
         writes = bool(plan.to_do) and not dry_run
         results = plan.expected
         if writes:
-            results = library.apply(
-                queues,
-                plan,
-                file,
-                on_exported=lambda n: say(exported(n, file), err=True),
-                on_progress=on_progress,
-            )
+            told = partial(say_exported, file)
+            results = library.apply(queues, plan, file, on_exported=told, on_progress=on_progress)
     for line in left_alone(results):
         say(line, err=True)
-    data = cleared_as_data(results, dry_run=dry_run, export=file if writes else None)
+    data = partial(cleared_as_data, results, dry_run=dry_run, export=file if writes else None)
     show_result(json_, data, cleared_as_lines(results, dry_run=dry_run))
 
 
 @app.command()
+@project_options
 def restore(
+    project: Project,
     file: Annotated[Path, typer.Argument(help="The file that queues clear wrote.", show_default=False)],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would come back; change nothing.")
     ] = False,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Bring back jobs that queues clear deleted, exactly as they were. Those that are there again stay.
 
@@ -94,10 +99,10 @@ def restore(
     from pipestate.pipeline.queues import restore as library
     from pipestate.pipeline.render.queues import left_alone, restored_as_data, restored_as_lines
 
-    with open_queues(config, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
+    with open_queues(project, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
         plan = library.plan(queues, file)
         results = plan.expected if dry_run else library.apply(queues, plan, on_progress=on_progress)
     for line in left_alone(results):
         say(line, err=True)
-    data = restored_as_data(results, dry_run=dry_run, file=file)
+    data = partial(restored_as_data, results, dry_run=dry_run, file=file)
     show_result(json_, data, restored_as_lines(results, dry_run=dry_run))

@@ -1,17 +1,20 @@
 """`pipestate reconcile`: bring stuck sites back to life."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from pipestate.cli.options import AsJson, Config, DatabaseUrl, target
+from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import say
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues
 from pipestate.pipeline.cli.output import show
 
 
+@project_options
 def reconcile(
+    to: Target,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")] = False,
     threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
@@ -24,30 +27,27 @@ def reconcile(
     storage_dir: StorageDir = None,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    config: Config = None,
 ) -> None:
     """Recover stuck sites: claim and enqueue the coordinator, or enqueue the jobs that are missing.
 
     Example: pipestate reconcile --dry-run
     """
     from pipestate.pipeline import reconcile as library
-    from pipestate.pipeline.render.reconcile import BUSY, any_failed, as_data, as_lines
+    from pipestate.pipeline.planning import any_failed
+    from pipestate.pipeline.render.reconcile import BUSY, as_data, as_lines
     from pipestate.pipeline.storage import open_storage
     from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
-    to = target(database_url, config)
     storage = open_storage(storage_dir) if storage_dir else None
-    with open_queues(to.ini, redis_url) as (queues, names), progress("recovering", "sites") as on_progress:
+    with open_queues(to.project, redis_url) as (queues, names), progress("recovering", "sites") as bar:
         rules = library.Rules(names, storage, threshold_hours, max_attempts, site)
         if not dry_run:
-            revision = to.revisions().current
-            results = library.run(to.url, queues, rules, revision=revision, on_progress=on_progress)
+            results = library.run(to.url, queues, rules, revision=to.position().current, on_progress=bar)
         else:
             results = library.plan(to.url, queues, rules).expected
-    if results is None and not json_:
+    if results is None:
         say(BUSY, err=True)
-    else:
-        show(json_, as_data(results, site, dry_run=dry_run), as_lines(results or [], site, dry_run=dry_run))
-    raise typer.Exit(any_failed(results))
+    data = partial(as_data, results, site, dry_run=dry_run)
+    show(json_, data, as_lines(results, site, dry_run=dry_run))
+    raise typer.Exit(any_failed(results or []))

@@ -1,17 +1,15 @@
-"""The record beside the flag: how old a claim is, and how often the stage was tried."""
+"""The record beside the flag: how old a claim is, and how often the step was tried."""
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.counters.statements import DIALECTS, FORGET_CLAIM, RECORD_CLAIM
-
-_RECORD = {name: write(RECORD_CLAIM) for name, write in DIALECTS.items()}
-_FORGET = {name: write(FORGET_CLAIM) for name, write in DIALECTS.items()}
+from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
 
 
 def record_claim(conn: Connection, subdomain: str, stage: str) -> None:
-    """Another attempt at this stage, from now; the first one, if the last was of another stage."""
-    conn.exec_driver_sql(_RECORD[conn.dialect.name], {"site": subdomain, "stage": stage})
+    """Record another attempt at this step, from now; the first one, if the last was of another step."""
+    conn.exec_driver_sql(FINISH_SQL[conn.dialect.name, stage].record_claim, {"site": subdomain})
 
 
 def forget_claim(conn: Connection, subdomain: str) -> None:
-    conn.exec_driver_sql(_FORGET[conn.dialect.name], {"site": subdomain})
+    """Forget all attempts of this site."""
+    conn.exec_driver_sql(CLAIM_SQL[conn.dialect.name].forget_claim, {"site": subdomain})

@@ -1,4 +1,4 @@
-"""One statement on the driver's own cursor: for the call that every job makes.
+"""Run one statement on the driver's own cursor: for the call that every job makes.
 
 SQLAlchemy's execution costs as much again as the driver's; here only its transaction and its errors
 are kept. The statement does not pass through the engine's events and echo.
@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 
 def fetch_one(conn: Connection, sql: str, parameters: dict[str, str]) -> Any:
-    """The first row or None, in the connection's transaction, which begins here if none has."""
+    """Return the first row or None, in the connection's transaction, which begins here if none has."""
     if not conn.in_transaction():
         conn.begin()
     cursor = conn.connection.cursor()
@@ -29,7 +29,7 @@ def _driver(conn: Connection) -> Any:
 
 
 def _as_sqlalchemy(conn: Connection, cursor: Any, sql: str, parameters: dict[str, str], error: Any) -> Any:
-    """What SQLAlchemy raises for this error; a connection that is lost is not given back to the pool."""
+    """Make the error that SQLAlchemy would raise; a connection that is lost is not given back to the pool."""
     lost = conn.dialect.is_disconnect(error, conn.connection.dbapi_connection, cursor)
     if lost:
         conn.invalidate(error)

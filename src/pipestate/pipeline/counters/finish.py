@@ -1,4 +1,4 @@
-"""Counting finished jobs, and claiming the one coordinator that follows a stage.
+"""Count finished jobs, and claim the one coordinator that follows a stage.
 
 A worker calls `finish_job` at the end of its job and enqueues the coordinator when `claimed` is true.
 The caller owns the transaction: what is counted, claimed and recorded is committed or lost together.
@@ -11,18 +11,9 @@ from sqlalchemy import Connection
 
 from pipestate.pipeline.counters.claims import record_claim
 from pipestate.pipeline.counters.driver import fetch_one
-from pipestate.pipeline.counters.statements import (
-    CLAIM,
-    DIALECTS,
-    EXISTS,
-    SQL,
-    StageSql,
-)
+from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL, FinishSql
 from pipestate.pipeline.error_text import error_text
 from pipestate.pipeline.stages import InvalidJobs, StageNotStarted, UnknownSite, UnknownStage
-
-_CLAIM = {name: write(CLAIM) for name, write in DIALECTS.items()}
-_EXISTS = {name: write(EXISTS) for name, write in DIALECTS.items()}
 
 
 class JobOutcome(NamedTuple):
@@ -56,7 +47,7 @@ def finish_job(
         return _finish_keyed(conn, sql, stage, parameters, job_key)
     row = fetch_one(conn, sql.finish[error is not None], parameters)
     if row is None:
-        return _finish_otherwise(conn, sql, stage, parameters)
+        return _finish_late(conn, sql, stage, parameters)
     if row[3]:
         record_claim(conn, subdomain, stage)
     return JobOutcome(row[0], row[1], row[2], bool(row[3]))
@@ -87,19 +78,19 @@ def claim_coordinator_enqueue(conn: Connection, subdomain: str) -> bool:
 
     After a reconciler released the claim it can be taken again, which counts as another attempt.
     """
-    parameters = {"site": subdomain}
-    row = conn.exec_driver_sql(_CLAIM[conn.dialect.name], parameters).first()
+    sql, parameters = CLAIM_SQL[conn.dialect.name], {"site": subdomain}
+    row = conn.exec_driver_sql(sql.claim, parameters).first()
     if row is not None:
         record_claim(conn, subdomain, str(row[0]))
         return True
-    if conn.exec_driver_sql(_EXISTS[conn.dialect.name], parameters).first() is None:
+    if conn.exec_driver_sql(sql.current_stage, parameters).first() is None:
         raise UnknownSite(subdomain)
     return False
 
 
-def _sql(conn: Connection, stage: str) -> StageSql:
+def _sql(conn: Connection, stage: str) -> FinishSql:
     try:
-        return SQL[conn.dialect.name, stage]
+        return FINISH_SQL[conn.dialect.name, stage]
     except KeyError:
         raise UnknownStage(stage) from None
 
@@ -107,11 +98,11 @@ def _sql(conn: Connection, stage: str) -> StageSql:
 def _increment(conn: Connection, stage: str, parameters: dict[str, str]) -> None:
     sql = _sql(conn, stage)
     if conn.exec_driver_sql(sql.increment["error" in parameters], parameters).rowcount == 0:
-        _look(conn, sql, stage, parameters["site"])
+        _read(conn, sql, stage, parameters["site"])
 
 
 def _finish_keyed(
-    conn: Connection, sql: StageSql, stage: str, parameters: dict[str, str], key: str
+    conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str], key: str
 ) -> JobOutcome:
     if not key:
         raise InvalidJobs("job_key is empty: every job would be the same one")
@@ -120,22 +111,22 @@ def _finish_keyed(
         return _finish_locked(conn, sql.finish_keyed, stage, keyed)
     site = {"site": parameters["site"], "key": key}
     if conn.exec_driver_sql(sql.remember, site).first() is None:
-        return _look(conn, sql, stage, parameters["site"])
+        return _read(conn, sql, stage, parameters["site"])
     row = conn.exec_driver_sql(sql.finish["error" in parameters], parameters).first()
     if row is None:
-        return _finish_otherwise(conn, sql, stage, parameters)
+        return _finish_late(conn, sql, stage, parameters)
     if row[3]:
         record_claim(conn, parameters["site"], stage)
     return JobOutcome(row[0], row[1], row[2], bool(row[3]))
 
 
-def _finish_otherwise(conn: Connection, sql: StageSql, stage: str, parameters: dict[str, str]) -> JobOutcome:
-    """A job of a site that is already claimed (one too many, or late), or that cannot be counted."""
+def _finish_late(conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str]) -> JobOutcome:
+    """Count a job of a site that is already claimed (one too many, or late); refuse one that cannot be counted."""
     if conn.dialect.name == "postgresql":
         return _finish_locked(conn, sql.finish_locked, stage, parameters)
-    row = conn.exec_driver_sql(sql.finish_otherwise["error" in parameters], parameters).first()
+    row = conn.exec_driver_sql(sql.finish_late["error" in parameters], parameters).first()
     if row is None:
-        return _look(conn, sql, stage, parameters["site"])
+        return _read(conn, sql, stage, parameters["site"])
     return JobOutcome(row[0], row[1], row[2], False)
 
 
@@ -150,9 +141,9 @@ def _finish_locked(
     return JobOutcome(row[0], row[1], row[2], row[3])
 
 
-def _look(conn: Connection, sql: StageSql, stage: str, subdomain: str) -> JobOutcome:
-    """The counters as they are; an error where a job has nothing to be counted in."""
-    row = conn.exec_driver_sql(sql.look, {"site": subdomain}).first()
+def _read(conn: Connection, sql: FinishSql, stage: str, subdomain: str) -> JobOutcome:
+    """Return the counters as they are; raise where a job has nothing to be counted in."""
+    row = conn.exec_driver_sql(sql.read, {"site": subdomain}).first()
     if row is None:
         raise UnknownSite(subdomain)
     if not row[3]:

@@ -1,19 +1,18 @@
-"""Starting stages: the one statement behind `initialize_stage` and `advance_stage`."""
+"""Start stages: `initialize_stage` for one, `advance_stage` for the coordinator's transitions."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import Connection
 
 from pipestate.pipeline.counters.claims import forget_claim, record_claim
-from pipestate.pipeline.counters.statements import DIALECTS, EXISTS, SQL, done, names
+from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
+from pipestate.pipeline.counters.start_sql import COMPLETE_SQL, START_SQL, StartSql
 from pipestate.pipeline.stages import (
     COMPLETED,
     InvalidJobs,
     StageRunning,
     UnknownSite,
     WrongTransition,
-    before,
     require_stage,
     step_of,
 )
@@ -31,8 +30,9 @@ def initialize_stage(
     """
     require_stage(stage)
     _require_totals({stage: total_jobs})
-    running = f"coalesce(current_stage IN ({names(step_of(stage))}), false) AND ({stage}_total > 0 OR coordinator_enqueued)"
-    claimed = _start(conn, subdomain, stage, {stage: total_jobs}, "" if restart else f" AND NOT ({running})")
+    sql = START_SQL[conn.dialect.name, (stage, frozenset({stage}))]
+    statement = sql.restart if restart else sql.initialize
+    claimed = _start(conn, sql, statement, subdomain, stage, {stage: total_jobs})
     if claimed is None:
         _current_stage(conn, subdomain)
         raise _running(conn, subdomain, stage)
@@ -42,7 +42,7 @@ def initialize_stage(
 def advance_stage(
     conn: Connection, subdomain: str, *, to: str, totals: Mapping[str, int] | None = None
 ) -> bool:
-    """The coordinator's transition: to a later stage with its jobs, or to `completed`.
+    """Move the site, as its coordinator: to a later stage with its jobs, or to `completed`.
 
     `totals` says how many jobs each started stage has; several start at once when they run side by side
     (`to="extraction", totals={"compilation": 1, "extraction": 1}`). Counters and job keys of what starts
@@ -55,10 +55,8 @@ def advance_stage(
     if to == COMPLETED:
         _complete(conn, subdomain)
         return False
-    idle = "".join(f" AND {stage}_total = 0" for stage in jobs)
-    within = f"current_stage IN ({names(step_of(to))}) AND current_stage <> '{to}'{idle}"
-    earlier = f"current_stage IN ({names(before(to))}) OR " if before(to) else ""
-    claimed = _start(conn, subdomain, to, jobs, f" AND (current_stage IS NULL OR {earlier}{within})")
+    sql = START_SQL[conn.dialect.name, (to, frozenset(jobs))]
+    claimed = _start(conn, sql, sql.advance, subdomain, to, jobs)
     if claimed is None:
         current = _current_stage(conn, subdomain)
         if current in step_of(to):
@@ -88,89 +86,38 @@ def _require_transition(to: str, totals: Mapping[str, int]) -> None:
     _require_totals(totals)
 
 
-def _start(conn: Connection, subdomain: str, to: str, totals: Mapping[str, int], allowed: str) -> bool | None:
-    """Start the stages of `totals`; None where the site is missing or `allowed` does not hold.
-
-    The row is locked by the first statement, so that what follows in the transaction is alone with it.
-    """
-    peers = [stage for stage in step_of(to) if stage not in totals]
-    here = f"coalesce(current_stage IN ({names(step_of(to))}), false)"
-    row = _execute(
-        conn,
-        f"UPDATE sites SET current_stage = '{to}', started_at = {{{{now}}}}, updated_at = {{{{now}}}},"
-        f" {_reset(totals, peers, here)}, {_clear_error(totals)},"
-        f" coordinator_enqueued = {_nothing_to_do(totals, peers, here)}"
-        f" WHERE subdomain = {{{{site}}}}{allowed}"
-        f" RETURNING {', '.join(['coordinator_enqueued', *(f'{peer}_total' for peer in peers)])}",
-        site=subdomain,
-    ).first()
+def _start(
+    conn: Connection, sql: StartSql, statement: str, subdomain: str, to: str, totals: Mapping[str, int]
+) -> bool | None:
+    """Start the stages of `totals`; return whether the coordinator was claimed, None where nothing matched."""
+    site = {"site": subdomain}
+    new = {f"{stage}_total": int(total) for stage, total in totals.items()}
+    row = conn.exec_driver_sql(statement, {**site, **new}).first()
     if row is None:
         return None
-    idle = [peer for peer, total in zip(peers, row[1:], strict=True) if total == 0]
-    _execute(
-        conn,
-        f"DELETE FROM pipeline_job WHERE subdomain = {{{{site}}}} AND stage IN ({names((*totals, *idle))})",
-        site=subdomain,
-    )
+    claimed, *peer_totals = row
+    conn.exec_driver_sql(sql.forget_idle if 0 in peer_totals else sql.forget, site)
     forget_claim(conn, subdomain)
-    if row[0]:
+    if claimed:
         record_claim(conn, subdomain, to)
-    return bool(row[0])
-
-
-def _reset(totals: Mapping[str, int], peers: list[str], here: str) -> str:
-    """New counters for what starts; a peer that is not part of the site's present step is over."""
-    fresh = [
-        f"{stage}_total = {int(total)}, {stage}_completed = 0, {stage}_failed = 0"
-        for stage, total in totals.items()
-    ]
-    kept = [
-        f"{peer}_{what} = CASE WHEN {here} THEN {peer}_{what} ELSE 0 END"
-        for peer in peers
-        for what in ("total", "completed", "failed")
-    ]
-    return ", ".join(fresh + kept)
-
-
-def _clear_error(totals: Mapping[str, int]) -> str:
-    """The last error stands as long as the failure that it tells of is counted."""
-    over = f"last_error_stage IS NULL OR last_error_stage IN ({names(tuple(totals))})"
-    columns = ("last_error_stage", "last_error_message", "last_error_at")
-    return ", ".join(f"{column} = CASE WHEN {over} THEN NULL ELSE {column} END" for column in columns)
-
-
-def _nothing_to_do(totals: Mapping[str, int], peers: list[str], here: str) -> str:
-    if any(totals.values()):
-        return "false"
-    return " AND ".join([f"({done(peer)} OR NOT {here})" for peer in peers]) or "true"
+    return bool(claimed)
 
 
 def _complete(conn: Connection, subdomain: str) -> None:
-    row = _execute(
-        conn,
-        f"UPDATE sites SET current_stage = '{COMPLETED}', coordinator_enqueued = false,"
-        " updated_at = {{now}} WHERE subdomain = {{site}}"
-        f" AND coalesce(current_stage, '') <> '{COMPLETED}' RETURNING subdomain",
-        site=subdomain,
-    ).first()
+    row = conn.exec_driver_sql(COMPLETE_SQL[conn.dialect.name], {"site": subdomain}).first()
     if row is None:
         raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
     forget_claim(conn, subdomain)
 
 
 def _current_stage(conn: Connection, subdomain: str) -> str | None:
-    row = _execute(conn, EXISTS, site=subdomain).first()
+    row = conn.exec_driver_sql(CLAIM_SQL[conn.dialect.name].current_stage, {"site": subdomain}).first()
     if row is None:
         raise UnknownSite(subdomain)
     return None if row[0] is None else str(row[0])
 
 
 def _running(conn: Connection, subdomain: str, stage: str) -> StageRunning:
-    completed, failed, total, _ = conn.exec_driver_sql(
-        SQL[conn.dialect.name, stage].look, {"site": subdomain}
-    ).one()
+    sql = FINISH_SQL[conn.dialect.name, stage].read
+    completed, failed, total, _ = conn.exec_driver_sql(sql, {"site": subdomain}).one()
     return StageRunning(subdomain, stage, completed, failed, total)
-
-
-def _execute(conn: Connection, sql: str, **parameters: str) -> Any:
-    return conn.exec_driver_sql(DIALECTS[conn.dialect.name](sql), parameters)

@@ -35,7 +35,7 @@ def create_owner(server: URL) -> URL:
 
 
 def build(connection: Connection) -> None:
-    """The application's own tables, as they were before anybody thought of counters."""
+    """Create the application's own tables, as they were before anybody thought of counters."""
     legacy_metadata.create_all(connection)
     connection.execute(insert(legacy_sites), [_site(number) for number in range(SITES)])
     connection.execute(insert(site_progress), [_progress(number) for number in range(SITES)])
@@ -48,7 +48,7 @@ def build(connection: Connection) -> None:
 
 
 def write_files(root: Path) -> None:
-    """What the stuck sites have on the disk: PDFs, and the text of most of them."""
+    """Write what the stuck sites have on the disk: PDFs, and the text of most of them."""
     for number in range(STUCK):
         texts = 0 if number >= STUCK - WITHOUT_TEXT else WITH_TEXT
         for kind, suffix, count in (("pdfs", "pdf", DOCUMENTS), ("txt", "txt", texts)):
@@ -59,7 +59,7 @@ def write_files(root: Path) -> None:
 
 
 def fill_queues(redis: "Redis", root: Path) -> None:
-    """What RQ has kept: coordinators that wait for jobs that will never end, and those jobs."""
+    """Put into RQ what it has kept: coordinators that wait for jobs that will never end, and those jobs."""
     from rq import Queue
     from rq.job import Job, JobStatus
 

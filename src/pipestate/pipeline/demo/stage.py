@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from pipestate.config import parse_url, project_root
+from pipestate.config import parse_url, shipped_root
 from pipestate.errors import PipestateError
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Over the caller's own: PIPESTATE_DATABASE_URL, which may name production, outranks DATABASE_URL."""
-        root = project_root()
+        """The variables that replace the caller's own: PIPESTATE_DATABASE_URL, which may name production, outranks DATABASE_URL."""
+        root = shipped_root()
         names = {
             "PIPESTATE_DATABASE_URL": self.database,
             "STORAGE_DIR": str(self.storage),
@@ -112,7 +112,7 @@ class Stage:
             self.pause = False  # nobody is there to press it
 
     def cron(self, command: str) -> str:
-        """The same in this process, where thirty of them are quick; of what it prints, the last line."""
+        """Run a command in this process, where thirty are quick; return the last line that it prints."""
         from pipestate.cli.main import app
 
         printed = io.StringIO()
@@ -124,7 +124,7 @@ class Stage:
 
     @contextmanager
     def _at_home(self) -> Iterator[None]:
-        """This process in the demo's directory, with its variables, for a while."""
+        """Put this process into the demo's directory, with its variables, for a while."""
         before = dict(os.environ)
         os.environ.update(self.environment)
         try:
@@ -139,7 +139,7 @@ class Stage:
             raise DemoFailed(f"{command} ended with {code}, not {wanted}: please report this")
 
     def fingerprint(self) -> str:
-        """Every value of the old tables, as one figure."""
+        """Digest every value of the old tables into one figure."""
         with self.connection() as connection:
             return str(connection.scalar(LEGACY))
 
@@ -151,7 +151,7 @@ class Stage:
         return time.monotonic() - self.began
 
     def kept(self) -> None:
-        """How to go on, and how to end it."""
+        """Print how to go on with the servers, and how to end them."""
         self.tell("The servers go on. To work with them:")
         for name, value in self.environment.items():
             self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)

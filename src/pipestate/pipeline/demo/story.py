@@ -126,7 +126,7 @@ def _contract(stage: Stage) -> None:
 
 
 def _contract_by_force(stage: Stage) -> None:
-    """Without Redis no site comes back to life, and the gate stays closed."""
+    """Force the gate: without Redis no site comes back to life, and it stays closed."""
     stage.tell(
         "No Redis server here (pip install 'pipestate[demo]'): the queues and the workers are left out."
     )

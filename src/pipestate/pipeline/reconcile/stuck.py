@@ -8,15 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, String, and_, case, cast, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    String,
+    and_,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+)
 
-from pipestate.pipeline.stages import COMPLETED, STAGES, UnknownSite, step_of
+from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, UnknownSite, step_of
 from pipestate.pipeline.threshold import THRESHOLD_HOURS
 from pipestate.schema import pipeline_claim, sites
 
 
 class Counters(NamedTuple):
-    """A stage's jobs."""
+    """The jobs of a stage: how many there are, and how they ended."""
 
     total: int
     completed: int
@@ -28,7 +40,7 @@ class Counters(NamedTuple):
 
     @property
     def in_vain(self) -> bool:
-        """Jobs there were, and none has succeeded."""
+        """Were there jobs, and none of them has succeeded?"""
         return self.total > 0 and self.completed == 0
 
 
@@ -59,7 +71,7 @@ def age_hours(dialect: str) -> ColumnElement[Any]:
 
 
 def is_stuck(dialect: str, hours: float) -> ColumnElement[bool]:
-    """As the runbook's checks say it, so that the index on `updated_at` serves both."""
+    """Say what is stuck as the runbook's checks say it, so that the index on `updated_at` serves both."""
     touched: ColumnElement[Any] = sites.c.updated_at
     limit: ColumnElement[Any] = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600)
     if dialect == "sqlite":
@@ -69,29 +81,30 @@ def is_stuck(dialect: str, hours: float) -> ColumnElement[bool]:
 
 
 def version_of_row() -> ColumnElement[str]:
-    """Every write of the pipeline sets the time: as text, it tells two versions apart."""
+    """The time of the last write as text, which tells two versions of a row apart."""
     return cast(sites.c.updated_at, String)
 
 
 def find_stuck(
     conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
 ) -> list[StuckSite]:
-    """All stuck sites, longest first; or that one, if it is stuck."""
-    stuck = is_stuck(conn.dialect.name, hours)
-    if subdomain is None:
-        return _read(conn, stuck)
-    if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
-        raise UnknownSite(subdomain)
-    return _read(conn, and_(stuck, sites.c.subdomain == subdomain))
+    """Read all stuck sites, longest first; or that one, if it is stuck."""
+    query = _stuck_sites(conn.dialect.name, hours)
+    if subdomain is not None:
+        query = query.where(sites.c.subdomain == subdomain)
+        if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
+            raise UnknownSite(subdomain)
+    return [_site(row) for row in conn.execute(query).mappings()]
 
 
 COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total", "completed", "failed")]
 READ = (sites.c.subdomain, sites.c.current_stage, sites.c.coordinator_enqueued, sites.c.last_error_message)
 
 
-def _read(conn: Connection, condition: ColumnElement[bool]) -> list[StuckSite]:
-    age = age_hours(conn.dialect.name)
-    query = (
+def _stuck_sites(dialect: str, hours: float) -> Select[Any]:
+    """Select the stuck sites, with the attempts at their step."""
+    age = age_hours(dialect)
+    return (
         select(
             *READ,
             *COUNTERS,
@@ -100,20 +113,14 @@ def _read(conn: Connection, condition: ColumnElement[bool]) -> list[StuckSite]:
             _attempts_in_stage().label("attempts"),
         )
         .outerjoin(pipeline_claim, pipeline_claim.c.subdomain == sites.c.subdomain)
-        .where(condition)
+        .where(is_stuck(dialect, hours))
         .order_by(sites.c.updated_at.is_not(None), age.desc(), sites.c.subdomain)
     )
-    return [_site(row) for row in conn.execute(query).mappings()]
 
 
 def _attempts_in_stage() -> ColumnElement[int]:
-    """A claim of an earlier stage says nothing about this one."""
-    here = or_(
-        *(
-            and_(sites.c.current_stage.in_(step_of(stage)), pipeline_claim.c.stage.in_(step_of(stage)))
-            for stage in STAGES
-        )
-    )
+    """Count the attempts of the present step: a claim of an earlier one says nothing about it."""
+    here = or_(*(and_(sites.c.current_stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
     return case((here, pipeline_claim.c.attempts), else_=0)
 
 

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal_column, select, update
+from sqlalchemy import Connection, delete, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.pipeline.counters.claims import forget_claim, record_claim
-from pipestate.pipeline.counters.statements import SQLITE
 from pipestate.pipeline.planning import Outcome, Result
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
 from pipestate.pipeline.reconcile.stuck import version_of_row
+from pipestate.pipeline.sql import NOW
 from pipestate.schema import pipeline_job, sites
 
 LOCK_TIMEOUT = "2s"
@@ -70,7 +70,7 @@ def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
 
 def _values(conn: Connection, recovery: Recovery) -> dict[str, Any]:
     return {
-        "updated_at": _now(conn),
+        "updated_at": literal_column(NOW[conn.dialect.name]),
         "coordinator_enqueued": recovery.action is Action.COORDINATOR,
         **{
             f"{stage}_{what}": getattr(counters, what)
@@ -94,7 +94,3 @@ def _set_keys(conn: Connection, recovery: Recovery) -> None:
     ]
     if rows:
         conn.execute(insert(pipeline_job), rows)
-
-
-def _now(conn: Connection) -> ColumnElement[Any]:
-    return literal_column(SQLITE.now) if conn.dialect.name == "sqlite" else func.clock_timestamp()

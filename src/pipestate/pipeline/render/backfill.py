@@ -1,58 +1,57 @@
 """A backfill in lines and in JSON."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from pipestate.pipeline.backfill.moves import Move, Outcome
+from pipestate.pipeline.backfill import OUTCOMES, SiteCounts
+from pipestate.pipeline.planning import Outcome, Result, count
 from pipestate.plural import many
-from pipestate.render.text import clean
+from pipestate.safe import plain
 
 LINES = 10
 
+Results = Sequence[Result[SiteCounts]]
 
-def as_lines(moves: Sequence[Move], *, dry_run: bool) -> list[str]:
-    """What failed comes first; what had moved on before is only counted."""
-    told = [move for move in moves if move.outcome is not Outcome.MOVED_ON]
-    told.sort(key=lambda move: move.outcome is not Outcome.FAILED)
-    lines = [clean(f"  {_line(move)}") for move in told[:LINES]]
+
+def as_lines(results: Results, *, dry_run: bool) -> Iterator[str]:
+    """Tell first what failed; what had moved on before is only counted."""
+    told = [result for result in results if result.outcome is not Outcome.MOVED_ON]
+    told.sort(key=lambda result: result.outcome is not Outcome.FAILED)
+    yield from (plain(f"  {_line(result)}") for result in told[:LINES])
     if len(told) > LINES:
-        lines.append(f"  and {len(told) - LINES:,} more: --json shows them")
-    counts = [f"{outcome}: {number:,}" for outcome, number in _summary(moves).items() if number]
-    written = many(sum(move.writes for move in moves), "site")
-    verb = "Would migrate" if dry_run else "Migrated"
-    return [*lines, *([""] if lines else []), *counts, f"{verb} {written}"]
+        yield f"  and {len(told) - LINES:,} more: --json shows them"
+    if told:
+        yield ""
+    yield from (f"{word}: {number:,}" for word, number in count(results, *OUTCOMES).items() if number)
+    written = many(sum(result.outcome.done for result in results), "site")
+    yield f"{'Would migrate' if dry_run else 'Migrated'} {written}"
 
 
-def as_data(
-    moves: Sequence[Move], *, dry_run: bool, storage_dir: str, threshold_hours: float
-) -> dict[str, Any]:
+def as_data(results: Results, *, dry_run: bool, root: Path, hours: float) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
-        "storage_dir": storage_dir,
-        "threshold_hours": threshold_hours,
-        "summary": _summary(moves),
-        "sites": [_data(move) for move in moves],
+        "storage_dir": str(root),
+        "threshold_hours": hours,
+        "summary": count(results, *OUTCOMES),
+        "sites": [_data(result) for result in results],
     }
 
 
-def _line(move: Move) -> str:
-    if move.outcome is Outcome.MIGRATED:
-        return f"{move.subdomain}: {move.completed}/{move.total} completed, {move.failed} failed"
-    return f"{move.subdomain}: {move.outcome}" + (f" ({move.reason})" if move.reason else "")
+def _line(result: Result[SiteCounts]) -> str:
+    site, outcome, reason = result
+    if outcome is Outcome.MIGRATED:
+        return f"{site.subdomain}: {site.completed}/{site.total} completed, {site.failed} failed"
+    return f"{site.subdomain}: {outcome}" + (f" ({reason})" if reason else "")
 
 
-def _summary(moves: Sequence[Move]) -> dict[str, int]:
-    counted = Counter(move.outcome for move in moves)
-    return {str(outcome): counted[outcome] for outcome in Outcome}
-
-
-def _data(move: Move) -> dict[str, Any]:
+def _data(result: Result[SiteCounts]) -> dict[str, Any]:
+    site, outcome, reason = result
     return {
-        "subdomain": move.subdomain,
-        "outcome": str(move.outcome),
-        "completed": move.completed,
-        "failed": move.failed,
-        "total": move.total,
-        "reason": move.reason,
+        "subdomain": site.subdomain,
+        "outcome": str(outcome),
+        "completed": site.completed,
+        "failed": site.failed,
+        "total": site.total,
+        "reason": reason,
     }

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipestate.pipeline.planning import Outcome, Result, count
+from pipestate.pipeline.planning import Result, count
 from pipestate.pipeline.reconcile import OUTCOMES, Action, Recovery
 from pipestate.plural import many
-from pipestate.render.text import clean
+from pipestate.safe import plain
 
 SHOWN = 10
 BUSY = "another reconciliation is under way: nothing to do"
@@ -14,8 +14,10 @@ BUSY = "another reconciliation is under way: nothing to do"
 Results = Sequence[Result[Recovery]]
 
 
-def as_lines(results: Results, named: str | None, *, dry_run: bool) -> Iterator[str]:
+def as_lines(results: Results | None, named: str | None, *, dry_run: bool) -> Iterator[str]:
     """Tell what was found, what was (or would be) done about each site, and how many."""
+    if results is None:  # busy: that is no result
+        return
     if not results:
         yield f"{named} is not stuck" if named else "No stuck sites"
         return
@@ -31,7 +33,7 @@ def _lines(results: Results) -> Iterator[str]:
     smooth = [result for result in results if result.outcome.done]
     for result in [result for result in results if not result.outcome.done] + smooth[:SHOWN]:
         site = result.subject.site
-        yield clean(f"  {site.subdomain} ({site.stage}): {_told(result)}")
+        yield plain(f"  {site.subdomain} ({site.stage}): {_told(result)}")
     if len(smooth) > SHOWN:
         yield f"  and {len(smooth) - SHOWN} more: --json shows them"
 
@@ -54,10 +56,6 @@ def as_data(results: Results | None, named: str | None, *, dry_run: bool) -> dic
         **count(results or (), *OUTCOMES),
         "sites": [_data(result) for result in results or ()],
     }
-
-
-def any_failed(results: Results | None) -> bool:
-    return any(result.outcome is Outcome.FAILED for result in results or ())
 
 
 def _data(result: Result[Recovery]) -> dict[str, Any]:

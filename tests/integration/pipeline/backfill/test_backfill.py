@@ -11,8 +11,10 @@ import pytest
 from bed import Database, Postgres, Sqlite
 from outcomes import find_check, outcome, shipped
 from pipestate.errors import ConfigError, Unreachable
-from pipestate.pipeline.backfill import THRESHOLD, Move, Outcome, Plan, apply, batch, plan
+from pipestate.pipeline.backfill import BackfillPlan, SiteCounts, apply, batch, plan
+from pipestate.pipeline.planning import Outcome, Result
 from pipestate.pipeline.storage import Documents, Storage, open_storage
+from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.verify.verdict import Outcome as Verdict
 from powerless import powerless
 from stale_rows import LIVE, Stuck, fill_expanded
@@ -27,25 +29,29 @@ def stuck(bed: Postgres | Sqlite, tmp_path: Path) -> Iterator[Stuck]:
     bed.drop(database)
 
 
-def planned(stuck: Stuck, threshold: timedelta = THRESHOLD) -> Plan:
+def planned(stuck: Stuck, threshold: timedelta = THRESHOLD) -> BackfillPlan:
     return plan(stuck.database.url, open_storage(stuck.root), threshold=threshold)
 
 
-def run(stuck: Stuck) -> dict[str, Move]:
-    return {move.subdomain: move for move in apply(stuck.database.url, planned(stuck))}
+def run(stuck: Stuck) -> dict[str, Result[SiteCounts]]:
+    return by_name(apply(stuck.database.url, planned(stuck)))
+
+
+def by_name(results: list[Result[SiteCounts]]) -> dict[str, Result[SiteCounts]]:
+    return {result.subject.subdomain: result for result in results}
 
 
 def remaining(stuck: Stuck) -> object:
     return outcome(
         stuck.database, find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    ).observed["remaining"]
+    ).observed["rows"]
 
 
 def test_counters_come_from_the_documents(stuck: Stuck) -> None:
     stuck.site("a.gov", 99)
     stuck.put("a.gov", "pdfs/c/1.pdf", "pdfs/c/2.pdf", "pdfs/c/3.pdf", "txt/c/1.txt", "txt/c/2/1.txt")
     stuck.put("a.gov", "txt/c/2/2.txt", "_agendas/pdfs/c/1.pdf", "_agendas/txt/c/1.txt")
-    assert run(stuck) == {"a.gov": Move("a.gov", Outcome.MIGRATED, 3, 4)}
+    assert run(stuck) == {"a.gov": (SiteCounts("a.gov", 3, 4), Outcome.MIGRATED, None)}
     assert stuck.counters("a.gov") == ("ocr", 3, 1, 4)
 
 
@@ -132,13 +138,13 @@ def test_what_happens_between_plan_and_apply_is_respected(stuck: Stuck) -> None:
     for name in ("deleted.gov", "moved.gov", "revived.gov", "waiting.gov"):
         stuck.site(name)
     the_plan = planned(stuck)
-    assert len(the_plan.writes) == 4
+    assert len(the_plan.to_do) == 4
     stuck.database.run(
         "DELETE FROM sites WHERE subdomain = 'deleted.gov'",
         "UPDATE sites SET current_stage = 'fetch' WHERE subdomain = 'moved.gov'",
         f"UPDATE site_progress SET updated_at = {stuck.ago(LIVE)} WHERE subdomain = 'revived.gov'",
     )
-    became = {move.subdomain: move for move in apply(stuck.database.url, the_plan)}
+    became = by_name(apply(stuck.database.url, the_plan))
     assert [became[name].outcome for name in sorted(became)] == [
         Outcome.ORPHANED,
         Outcome.MOVED_ON,
@@ -157,7 +163,7 @@ def test_a_second_run_changes_nothing(stuck: Stuck) -> None:
     run(stuck)
     before = stuck.everything()
     again = run(stuck)
-    assert {move.outcome for move in again.values()} == {Outcome.MOVED_ON}
+    assert {result.outcome for result in again.values()} == {Outcome.MOVED_ON}
     assert stuck.everything() == before
 
 
@@ -172,7 +178,7 @@ def test_the_size_of_a_batch_does_not_matter(stuck: Stuck, size: int) -> None:
         batch_size=size,
         on_progress=lambda done, total: told.append((done, total)),
     )
-    assert [move.subdomain for move in became] == [f"s{number:02}.gov" for number in range(20)]
+    assert [result.subject.subdomain for result in became] == [f"s{number:02}.gov" for number in range(20)]
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage = 'completed'") == 20
     assert told[-1] == (20, 20)
     assert len(told) == -(-20 // size)
@@ -181,7 +187,7 @@ def test_the_size_of_a_batch_does_not_matter(stuck: Stuck, size: int) -> None:
 def test_names_that_need_quotes_are_written_as_well(stuck: Stuck) -> None:
     for name in ('a"b', "a{b,c}", "größe", "100%", "%(x)s", ":site"):
         stuck.site(name)
-    assert {move.outcome for move in run(stuck).values()} == {Outcome.EMPTY}
+    assert {result.outcome for result in run(stuck).values()} == {Outcome.EMPTY}
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage IS NULL") == 0
 
 
@@ -205,8 +211,8 @@ def test_a_row_that_the_database_refuses_fails_alone(stuck: Stuck) -> None:
     else:
         stuck.database.run("ALTER TABLE sites ADD CHECK (subdomain <> 's4.gov' OR current_stage IS NULL)")
     became = run(stuck)
-    failed = [move for move in became.values() if move.outcome is Outcome.FAILED]
-    assert [move.subdomain for move in failed] == ["s4.gov"]
+    failed = [result for result in became.values() if result.outcome is Outcome.FAILED]
+    assert [result.subject.subdomain for result in failed] == ["s4.gov"]
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage = 'completed'") == 8
 
 
@@ -216,9 +222,9 @@ def test_nothing_is_left_for_the_check_just_when_nothing_is_left_to_plan(stuck: 
     for number, age in enumerate(ages):
         stuck.site(f"s{number}.gov", at=age)
         stuck.site(f"orphan{number}.gov", at=age, site=False)
-    while writes := planned(stuck).writes:
-        assert remaining(stuck) == len(writes)
-        apply(stuck.database.url, Plan(writes[:1], THRESHOLD))
+    while to_do := planned(stuck).to_do:
+        assert remaining(stuck) == len(to_do)
+        apply(stuck.database.url, BackfillPlan(to_do[:1], THRESHOLD))
     assert remaining(stuck) == 0
     check = find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
     assert outcome(stuck.database, check).outcome is Verdict.PASSED
@@ -227,9 +233,9 @@ def test_nothing_is_left_for_the_check_just_when_nothing_is_left_to_plan(stuck: 
 
 def test_the_threshold_decides_what_is_stale(stuck: Stuck) -> None:
     stuck.site("a.gov", at="-5 hours")
-    assert not planned(stuck, threshold=timedelta(hours=6)).moves
-    assert len(planned(stuck, threshold=timedelta(hours=4.9)).moves) == 1
-    assert len(planned(stuck, threshold=timedelta(0)).moves) == 1
+    assert not planned(stuck, threshold=timedelta(hours=6)).expected
+    assert len(planned(stuck, threshold=timedelta(hours=4.9)).expected) == 1
+    assert len(planned(stuck, threshold=timedelta(0)).expected) == 1
 
 
 @dataclass(frozen=True)
@@ -255,7 +261,7 @@ def test_a_site_that_may_not_be_read_fails_and_the_others_go_on(stuck: Stuck) ->
             shared.put(site, "pdfs/c/1.pdf", "pdfs/c/2.pdf", "txt/c/1.txt")
         (shared.root / "closed.gov" / "txt").chmod(0)
         the_plan = plan(shared.database.url, Nobodys(open_storage(shared.root)))
-    became = {move.subdomain: move for move in apply(shared.database.url, the_plan)}
+    became = by_name(apply(shared.database.url, the_plan))
     assert became["closed.gov"].outcome is Outcome.FAILED
     assert "closed.gov/txt: Permission denied" in str(became["closed.gov"].reason)
     assert stuck.counters("closed.gov") == (None, 0, 0, 0)
@@ -279,7 +285,7 @@ def test_a_storage_directory_with_hardly_any_documents_is_refused(stuck: Stuck) 
     with pytest.raises(ConfigError, match="only 2 of 21 sites"):
         planned(stuck)
     stuck.put("s2.gov", "txt/c/1.txt")
-    assert len(planned(stuck).writes) == 21
+    assert len(planned(stuck).to_do) == 21
 
 
 def test_without_expectations_an_empty_storage_directory_is_plausible(stuck: Stuck) -> None:
@@ -291,7 +297,7 @@ def test_somebody_elses_lock_is_one_sentence(stuck: Stuck, monkeypatch: pytest.M
     """The time to wait is cut short for the test; the lock is real."""
     if stuck.database.is_sqlite:
         stuck = Stuck(Database(stuck.database.url.update_query_dict({"timeout": "0.2"})), stuck.root)
-    monkeypatch.setattr(batch, "PREPARE", batch.PREPARE.replace("'10s'", "'200ms'"))
+    monkeypatch.setattr(batch, "PREPARE_SQL", batch.PREPARE_SQL.replace("'10s'", "'200ms'"))
     stuck.site("a.gov")
     the_plan = planned(stuck)
     with stuck.database.begin() as connection:

@@ -67,7 +67,7 @@ def read_content(saved: Saved) -> StoredJob:
 
 
 def as_json(value: Any) -> Any:
-    """What JSON can hold; times and numbers as text, an object of the application as its name.
+    """Return what JSON can hold; times and numbers as text, an object of the application as its name.
 
     >>> as_json((1, {"page": b"x"}, float("nan")))
     "(1, {'page': b'x'}, nan)"

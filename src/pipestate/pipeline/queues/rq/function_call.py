@@ -1,4 +1,4 @@
-"""What an RQ job calls, read without importing the application: it need not be installed here.
+"""Read what an RQ job calls, without importing the application: it need not be installed here.
 
 RQ keeps function, arguments and keywords pickled. Classes that are not plain values become opaque:
 nothing of what is in Redis is executed by looking at it.
@@ -40,7 +40,7 @@ class FunctionCall:
 
 
 def read_call(data: bytes) -> FunctionCall | None:
-    """None for what neither RQ's pickle nor its JSON serializer has written.
+    """Read a call; None for what neither RQ's pickle nor its JSON serializer has written.
 
     >>> read_call(pickle.dumps(("clerk.workers.deploy_job", None, ("a.ca.us",), {}))).subdomain
     'a.ca.us'
@@ -57,14 +57,14 @@ def read_call(data: bytes) -> FunctionCall | None:
 
 
 def load_plain(data: bytes) -> Any:
-    """What either serializer has written; raises what the bytes make it raise."""
+    """Load what either serializer has written; raise whatever the bytes make it raise."""
     if data[:1] in (b"[", b"{"):
         return json.loads(data)
     return _PlainUnpickler(io.BytesIO(data)).load()
 
 
 class Opaque:
-    """In the place of an object of the application."""
+    """Stands in the place of an object of the application."""
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> "Opaque":
         return super().__new__(cls)

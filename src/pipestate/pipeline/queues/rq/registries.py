@@ -35,7 +35,7 @@ class Entry:
         return self.call is not None and self.call.name == obstacle.function and self._is_in(obstacle.state)
 
     def _is_in(self, state: State) -> bool:
-        """RQ keeps stopped jobs among the failed; any other status is that of a job that has moved on."""
+        """Compare the status: RQ keeps stopped jobs among the failed; any other status is that of a job that has moved on."""
         return self.status == state or (state is State.FAILED and self.status == "stopped")
 
 

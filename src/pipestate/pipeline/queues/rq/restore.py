@@ -87,7 +87,7 @@ def restore(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[Outcome]:
 
 
 def _stored(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[tuple[Sequence[Saved], list[StoredJob], int]]:
-    """Page by page: the jobs, the same as Redis held them, and the server's time in milliseconds."""
+    """Yield page by page the jobs, the same as Redis held them, and the server's time in milliseconds."""
     for page in pages(jobs):
         stored = [read_content(saved) for saved in page]
         with redis.pipeline(transaction=False) as pipeline:
@@ -97,7 +97,7 @@ def _stored(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[tuple[Sequence[Sa
 
 
 def _absent(job: StoredJob, now: int) -> Outcome:
-    """A job whose hash would have expired by now would be gone without `clear` as well."""
+    """Decide about a job that is not there: one whose hash would have expired by now does not come back."""
     return Outcome.EXPIRED if job.expires_at.get("job", now + 1) <= now else Outcome.RESTORED
 
 
@@ -111,7 +111,7 @@ def _keys(job: Blocked) -> list[str]:
 
 
 def _arguments(job_id: str, job: StoredJob, now: int) -> list[str | bytes]:
-    """The arguments in the order in which the script takes them; what has expired stays away."""
+    """List the arguments in the order in which the script takes them; leave out what has expired."""
     past = {name for name in EXPIRING if job.expires_at.get(name, now + 1) <= now}
     results = () if "results" in past else job.results
     expiries = [(KEY_NUMBERS[name], end) for name, end in job.expires_at.items() if name not in past]
@@ -127,12 +127,12 @@ def _arguments(job_id: str, job: StoredJob, now: int) -> list[str | bytes]:
 
 
 def _counted(rows: Iterable[tuple[str | bytes, ...]]) -> list[str | bytes]:
-    """The number of rows, then their parts one after the other."""
+    """List the number of rows, then their parts one after the other."""
     kept = list(rows)
     return [str(len(kept)), *(part for row in kept for part in row)]
 
 
 def _flat(pairs: Iterable[tuple[bytes, bytes]]) -> list[str | bytes]:
-    """The number of parts, then the parts."""
+    """List the number of parts, then the parts."""
     parts = [part for pair in pairs for part in pair]
     return [str(len(parts)), *parts]

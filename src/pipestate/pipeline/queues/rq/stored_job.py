@@ -35,7 +35,7 @@ class StoredJob:
     expires_at: Mapping[str, int] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
-        """A field of the hash for people: None where it is missing, empty where it is no text."""
+        """Decode a field of the hash for people; None where it is missing or empty."""
         return self.fields.get(name.encode(), b"").decode(errors="replace") or None
 
     @property
@@ -57,7 +57,7 @@ class StoredJob:
         """The traceback of the last result; RQ before 2 kept it in the hash."""
         for _id, entry in reversed(self.results):
             if b"exc_string" in entry:
-                return _inflated(base64.b64decode(entry[b"exc_string"]))
+                return _inflated(_decoded(entry[b"exc_string"]))
         kept = self.fields.get(b"exc_info")
         return _inflated(kept) if kept else None
 
@@ -84,6 +84,13 @@ def read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
             lifetimes = {name: next(answers) for name in EXPIRING}
             ends = {name: now + left for name, left in lifetimes.items() if left >= 0}
             yield StoredJob(fields, results, score, _ids(above), _ids(below), ends)
+
+
+def _decoded(data: bytes) -> bytes:
+    try:
+        return base64.b64decode(data)
+    except ValueError:
+        return data
 
 
 def _inflated(data: bytes) -> str:

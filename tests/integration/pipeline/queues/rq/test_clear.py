@@ -329,6 +329,13 @@ def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
     assert file.stat().st_mode & 0o077 == 0, "arguments and tracebacks may hold secrets"
 
 
+def test_a_result_that_rq_has_not_written_is_exported_all_the_same(scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    scene.redis.xadd(f"rq:results:{job.id}", {"exc_string": "no base64 at all"})
+    assert clear_all(scene, file).deleted == Figures(0, 1, 0)
+    assert lines(file)[0]["exc_info"] == "no base64 at all"
+
+
 def test_the_file_is_appended_to_and_half_a_line_is_ended(scene: Scene, file: Path) -> None:
     file.write_text('{"kept": 1}\n{"half')
     scene.fail_many(1)

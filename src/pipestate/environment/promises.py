@@ -1,0 +1,57 @@
+"""What the pages promise: a revision that a page opens asks that gate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic.runtime.migration import MigrationContext
+from alembic.script import Script
+
+from pipestate.chain.opens import asks
+from pipestate.chain.read import read_revision
+from pipestate.ddl.failure import MigrationError
+from pipestate.errors import PipestateError
+from pipestate.gate.question import runbooks_of
+from pipestate.runbook.find import every_runbook
+from pipestate.runbook.model import Phase, Runbook
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """The phases that open a revision, by its id."""
+
+    phases: Mapping[str, tuple[tuple[Runbook, Phase], ...]]
+
+    def gates_of(self, revision: str) -> str:
+        """Name the gates that open a revision; nothing where it needs none."""
+        return ", ".join(f"{runbook.name}/{phase.name}" for runbook, phase in self.phases.get(revision, ()))
+
+    def require_asked(self, script: Script) -> None:
+        """Refuse a revision whose file does not ask a gate that opens it, before anything of it runs."""
+        opened = self.phases.get(script.revision, ())
+        if not opened:
+            return
+        written = read_revision(Path(script.path))
+        for runbook, phase in opened:
+            if not asks(written, runbook, phase):
+                raise MigrationError(
+                    f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens {script.revision}, but "
+                    f"{script.path} does not ask that gate: nothing of it was run. Put its change into "
+                    "`with gate(...)`, or make it a Contract"
+                )
+
+
+def read_promises(migration: MigrationContext) -> Promises:
+    """Read the pages of the project; one that cannot be read stops the migration before it begins."""
+    if migration.script is None:
+        return Promises({})
+    try:
+        runbooks = every_runbook(runbooks_of(migration))
+    except PipestateError as error:
+        raise MigrationError(str(error)) from error
+    phases: dict[str, list[tuple[Runbook, Phase]]] = {}
+    for runbook in runbooks:
+        for phase in runbook.phases:
+            for revision in phase.opens:
+                phases.setdefault(revision, []).append((runbook, phase))
+    return Promises({revision: tuple(found) for revision, found in phases.items()})

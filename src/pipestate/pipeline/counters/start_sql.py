@@ -1,0 +1,140 @@
+"""The SQL that starts stages, filled once for each transition when the module is loaded.
+
+A transition is the stage to go to, and the stages that start with it: those of its step that get new totals. A
+peer that does not start keeps its counters where it runs already (`{here}`), and is reset where it is over.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from pipestate.pipeline.counters.finish_sql import DONE
+from pipestate.pipeline.sql import ENGINES, fill, quoted
+from pipestate.pipeline.stages import COMPLETED, STEPS, before
+
+# The row is locked by this statement, so that what follows in the transaction is alone with it. The last error
+# stands as long as the failure that it tells of is counted.
+START = """
+UPDATE sites
+SET current_stage = '{to}',
+    started_at = {now},
+    updated_at = {now},
+    {counters},
+    last_error_stage = CASE WHEN {error_is_over}
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN {error_is_over}
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN {error_is_over}
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      {nothing_to_do}
+    )
+WHERE subdomain = :site{and_allowed}
+RETURNING {returned}
+"""
+STARTED = "{stage}_total = :{stage}_total, {stage}_completed = 0, {stage}_failed = 0"
+KEPT = """{stage}_total = CASE WHEN {here}
+      THEN {stage}_total ELSE 0 END,
+    {stage}_completed = CASE WHEN {here}
+      THEN {stage}_completed ELSE 0 END,
+    {stage}_failed = CASE WHEN {here}
+      THEN {stage}_failed ELSE 0 END"""
+HERE = "coalesce(current_stage IN ({step}), false)"
+ERROR_IS_OVER = "coalesce(last_error_stage IN ({started}), true)"
+
+# initialize_stage: not where the stage, or its coordinator, is under way.
+NOT_RUNNING = """
+  AND NOT (
+    {here}
+    AND ({to}_total > 0 OR coordinator_enqueued)
+  )"""
+# advance_stage: from an earlier step; or within the step, where what starts has not run yet.
+FORWARD = """
+  AND (
+    current_stage IS NULL{or_earlier}
+    OR (
+      current_stage IN ({step}) AND current_stage <> '{to}'
+      AND {none_has_run}
+    )
+  )"""
+
+FORGET_JOBS = "DELETE FROM pipeline_job WHERE subdomain = :site AND stage IN ({stages})"
+COMPLETE = """
+UPDATE sites
+SET current_stage = '{completed}', coordinator_enqueued = false, updated_at = {now}
+WHERE subdomain = :site AND coalesce(current_stage, '') <> '{completed}'
+RETURNING subdomain
+"""
+
+Transition = tuple[str, frozenset[str]]  # to, and what starts
+
+
+@dataclass(frozen=True, slots=True)
+class StartSql:
+    """The statements of one transition on one engine.
+
+    The first three return the new flag, then the total of each of `peers`. `forget_idle` also forgets the jobs of
+    a peer that has none any more.
+    """
+
+    initialize: str
+    restart: str
+    advance: str
+    forget: str
+    forget_idle: str
+    peers: tuple[str, ...]
+
+
+def _start_sql(engine: str, step: tuple[str, ...], to: str, started: tuple[str, ...]) -> StartSql:
+    peers = tuple(stage for stage in step if stage not in started)
+    here = HERE.format(step=quoted(step))
+    parts = {
+        "to": to,
+        "counters": ",\n    ".join(
+            [
+                *(STARTED.format(stage=stage) for stage in started),
+                *(KEPT.format(stage=peer, here=here) for peer in peers),
+            ]
+        ),
+        "error_is_over": ERROR_IS_OVER.format(started=quoted(started)),
+        "nothing_to_do": "\n      AND ".join(
+            [
+                " + ".join(f":{stage}_total" for stage in started) + " = 0",
+                *(f"({DONE.format(stage=peer)}\n        OR NOT {here})" for peer in peers),
+            ]
+        ),
+        "returned": ", ".join(["coordinator_enqueued", *(f"{peer}_total" for peer in peers)]),
+    }
+    forward = FORWARD.format(
+        to=to,
+        step=quoted(step),
+        or_earlier=f"\n    OR current_stage IN ({quoted(before(to))})" if before(to) else "",
+        none_has_run=" AND ".join(f"{stage}_total = 0" for stage in started),
+    )
+    return StartSql(
+        initialize=fill(engine, START, and_allowed=NOT_RUNNING.format(here=here, to=to), **parts),
+        restart=fill(engine, START, and_allowed="", **parts),
+        advance=fill(engine, START, and_allowed=forward, **parts),
+        forget=fill(engine, FORGET_JOBS, stages=quoted(started)),
+        forget_idle=fill(engine, FORGET_JOBS, stages=quoted(step)),
+        peers=peers,
+    )
+
+
+def transitions() -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
+    """Every step, each of its stages to go to, and each set of its stages that can start with that one."""
+    return [
+        (step, to, started)
+        for step in STEPS
+        for to in step
+        for size in range(1, len(step) + 1)
+        for started in combinations(step, size)
+        if to in started
+    ]
+
+
+START_SQL: dict[tuple[str, Transition], StartSql] = {
+    (engine, (to, frozenset(started))): _start_sql(engine, step, to, started)
+    for engine in ENGINES
+    for step, to, started in transitions()
+}
+COMPLETE_SQL = {engine: fill(engine, COMPLETE, completed=COMPLETED) for engine in ENGINES}

@@ -1,0 +1,85 @@
+"""Ctrl-C ends the command and the query that it runs, at once, and says what was done."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from attacks.attacked import finish
+from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, state_of
+from attacks.project import Project
+from attacks.sessions import has_ended, is_running, wait_until
+
+SLOW = (
+    "CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN 0; END $$"
+)
+# The query would go on for ten minutes, or half a minute where that is the limit of a check.
+PATIENCE_S = 10
+
+
+@pytest.fixture
+def slow(gated: Project) -> Project:
+    """The project with a check that sleeps."""
+    approve(gated)
+    gated.database.run(SLOW)
+    gated.add_check("SELECT slow() AS n", "n = 0", check="sleepy")
+    return gated
+
+
+def wait_for_query(project: Project, process: "subprocess.Popen[str]") -> None:
+    wait_until(lambda: has_ended(process) or is_running(project.database, "slow()"), "the query runs")
+    assert not has_ended(process), finish(process).stderr
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pipestate verify --timeout 600",
+        "pipestate verify --timeout 600 --jobs 2",
+        "pipestate verify --timeout 600 --json",
+        "pipestate gate orders/ready --timeout 600",
+        "alembic upgrade head",
+    ],
+)
+def test_ctrl_c_ends_the_command_and_its_query(slow: Project, command: str, times: int) -> None:
+    with slow.running("-m", *command.split()) as process:
+        wait_for_query(slow, process)
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)  # two signals at once would be one
+        done = finish(process, patience_s=PATIENCE_S)
+    wait_until(lambda: not is_running(slow.database, "slow()"), "the server has stopped", patience_s=2)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode not in (0, 1), "1 would mean that the gate is closed"
+    assert "interrupted" in (done.stdout + done.stderr).lower()
+    assert state_of(slow.database) == AT_B2
+
+
+def test_ctrl_c_while_a_view_is_read(gated: Project) -> None:
+    gated.database.run(SLOW)
+    view = "\n```sql\n-- view: sleepy\n-- dialect: postgresql\nSELECT slow() AS n;\n```\n"
+    gated.write(PAGE, gated.read(PAGE) + view)
+    with gated.running("-m", "pipestate", "status") as process:
+        wait_for_query(gated, process)
+        process.send_signal(signal.SIGINT)
+        done = finish(process, patience_s=PATIENCE_S)
+    wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode not in (0, 1)
+
+
+def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
+    """Under the guard, which hears it for the statements of the revision, too."""
+    approve(gated)
+    gated.use_environment("guarded")
+    gated.database.run(SLOW)
+    gated.edit(CONTRACT, (BODY, f'{BODY}\n        op.execute("SELECT slow()")'))
+    with gated.running("-m", "alembic", "upgrade", "head") as process:
+        wait_for_query(gated, process)
+        process.send_signal(signal.SIGINT)
+        done = finish(process, patience_s=PATIENCE_S)
+    wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
+    assert done.returncode != 0
+    assert state_of(gated.database) == AT_B2

@@ -1,0 +1,182 @@
+"""A sign-off is a person's word for one runbook and phase, and it counts from the ledger alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alembics import dump
+from attacks import attacked, orders
+from attacks.attacked import Done, is_first_version
+from attacks.conftest import MakeRole
+from attacks.orders import AT_B2, AT_D4, PAGE, approve, assert_refused, state_of
+from attacks.project import Project, lay_out
+from attacks.psql import feed
+from bed import Database, Postgres
+
+CUSTOMERS = """---
+runbook: customers
+phases:
+  ready: {from: "b2"}
+---
+# Customers
+
+## Phase: ready
+
+- [ ] `backup-taken` (24h): A backup of the customers lies on another machine.
+"""
+SIGN_OFF = "\n- [ ] `backup-taken` (24h): A backup of the orders lies on another machine.\n"
+FORGED = {
+    "attestation": "(runbook, phase, name, person, signed_at) "
+    "VALUES ('orders', 'ready', 'backup-taken', 'nobody', now())",
+    "sign_off": "(runbook, phase, name, person, signed_at, age_seconds) "
+    "VALUES ('orders', 'ready', 'backup-taken', 'nobody', now(), 0)",
+    "pipestate_attestation": "(name, attested_by, attested_at) VALUES ('backup-taken', 'nobody', now())",
+}
+
+
+@pytest.fixture
+def signed(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[Project]:
+    """The project with a ledger, all approved; what is missing is a sign-off of its own."""
+    del make_role  # roles can only go when the database is gone
+
+    def fill(database: Database) -> None:
+        orders.fill(database, tmp_path / "template")
+        attacked.install_ledger(database, tmp_path / "template")
+
+    database = postgres.copy_of("attacked with a ledger", fill)
+    project = lay_out("attacked", tmp_path / "signed", database)
+    add_sign_offs(project)
+    yield project
+    postgres.drop(database)
+
+
+def add_sign_offs(project: Project) -> None:
+    approve(project)
+    project.write(PAGE, project.read(PAGE) + SIGN_OFF)
+    project.write("runbooks/customers.md", CUSTOMERS)
+
+
+def attest(project: Project, name: str, *, by: str = "dba@example.com") -> Done:
+    """Sign off; with 0.1.0, whose sign-offs were everybody's, by the last part of the name."""
+    return project.pipestate("attest", name.rpartition("/")[2] if is_first_version() else name, "--by", by)
+
+
+def test_a_sign_off_of_its_own_opens_the_gate(signed: Project) -> None:
+    assert signed.pipestate("gate", "orders/ready").returncode == 1
+    assert attest(signed, "orders/ready/backup-taken").returncode == 0
+    assert signed.pipestate("gate", "orders/ready").returncode == 0
+    done = signed.alembic("upgrade", "head")
+    assert (done.returncode, state_of(signed.database)) == (0, AT_D4), done.stderr
+
+
+def test_a_sign_off_for_another_runbook_opens_nothing(signed: Project) -> None:
+    assert attest(signed, "customers/ready/backup-taken").returncode == 0
+    assert signed.pipestate("gate", "customers/ready").returncode == 0
+    assert signed.pipestate("gate", "orders/ready").returncode == 1
+    assert_refused(signed.alembic("upgrade", "head"), signed.database, "backup-taken")
+    feed(signed.database, signed.script("b2:head"))
+    assert state_of(signed.database) == AT_B2
+
+
+def test_a_sign_off_that_two_runbooks_ask_for_must_say_which(signed: Project) -> None:
+    done = signed.pipestate("attest", "backup-taken", "--by", "dba@example.com")
+    assert done.returncode == 2, done.stderr
+    assert "orders/ready/backup-taken" in done.stderr
+    assert "customers/ready/backup-taken" in done.stderr
+
+
+def test_one_person_is_not_two(signed: Project) -> None:
+    """Only since there is a number of people: 0.1.0 refuses the page."""
+    signed.edit(PAGE, ("(24h)", "(24h, 2 people)"))
+    for _ in range(2):
+        assert attest(signed, "orders/ready/backup-taken").returncode == 0
+    assert_refused(signed.alembic("upgrade", "head"), signed.database, "backup-taken")
+    feed(signed.database, signed.script("b2:head"))
+    assert state_of(signed.database) == AT_B2
+    assert attest(signed, "orders/ready/backup-taken", by="somebody else").returncode == 0
+    done = signed.alembic("upgrade", "head")
+    assert (done.returncode, state_of(signed.database)) == (0, AT_D4), done.stderr
+
+
+# --- Forged ledgers --------------------------------------------------------------------------------
+
+
+def forge(schema: str, database: Database, forger: Database) -> None:
+    """Have somebody else write, in a schema of his, tables that look like those of a ledger."""
+    for name, row in FORGED.items():
+        columns = row.partition(")")[0].strip("(").replace("age_seconds", "age_seconds bigint")
+        types = ", ".join(
+            f"{column} timestamptz"
+            if column.endswith("_at")
+            else column
+            if " " in column
+            else f"{column} text"
+            for column in columns.split(", ")
+        )
+        forger.run(f"CREATE TABLE {schema}.{name} ({types})", f"INSERT INTO {schema}.{name} {row}")
+    database.run(
+        f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO PUBLIC",
+    )
+
+
+def own(project: Project, owner: Database) -> Project:
+    """Give the application, its ledger and the database to a role, and connect as that."""
+    role, name = owner.url.username, project.database.url.database
+    owned = project.database.rows(
+        "SELECT format('ALTER %s %I.%I OWNER TO ', CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, "
+        "nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE nspname IN ('public', 'pipestate') AND relkind IN ('r', 'v')"
+    )
+    schemas = project.database.rows(
+        "SELECT nspname FROM pg_namespace WHERE nspname IN ('public', 'pipestate')"
+    )
+    project.database.run(
+        *(f"{statement}{role}" for (statement,) in owned),
+        *(f"ALTER SCHEMA {schema} OWNER TO {role}" for (schema,) in schemas),
+        f"ALTER DATABASE {name} OWNER TO {role}",
+    )
+    return project.connect_as(owner)
+
+
+def test_a_schema_named_like_the_migrating_role_is_no_ledger(signed: Project, make_role: MakeRole) -> None:
+    """`"$user"` comes first on the path by default, and whoever may create a schema may call it so."""
+    owner, forger = make_role(signed.database), make_role(signed.database)
+    project = own(signed, owner)
+    schema = str(owner.url.username)
+    signed.database.run(f"GRANT CREATE ON DATABASE {signed.database.url.database} TO {forger.url.username}")
+    forger.run(f"CREATE SCHEMA {schema}")
+    forge(schema, signed.database, forger)
+    assert project.pipestate("gate", "orders/ready").returncode in (1, 3)
+    assert_refused(project.alembic("upgrade", "head"), signed.database, "backup-taken")
+    feed(project.database, project.script("b2:head"))
+    assert state_of(signed.database) == AT_B2
+
+
+def test_a_ledger_that_somebody_else_has_made_is_none(
+    gated: Project, signed: Project, make_role: MakeRole
+) -> None:
+    """The same tables to the letter, but made, and filled, by a role that has no say here."""
+    add_sign_offs(gated)
+    owner, forger = make_role(gated.database), make_role(gated.database)
+    parts = ["--table=pipestate_*"] if is_first_version() else ["--schema=pipestate"]
+    project = own(gated, owner)
+    gated.database.run(
+        f"GRANT CREATE ON DATABASE {gated.database.url.database} TO {forger.url.username}",
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {forger.url.username}",
+    )
+    ledger = dump(signed.database, *parts, "--no-privileges")
+    # A newer pg_dump begins with a setting that an older server does not know.
+    ledger = ledger.replace("SET transaction_timeout = 0;", "")
+    said = feed(forger, ledger, "-v", "ON_ERROR_STOP=1")
+    assert "ERROR" not in said, said
+    schema, name = ("public", "pipestate_attestation") if is_first_version() else ("pipestate", "attestation")
+    forger.run(f"INSERT INTO {schema}.{name} {FORGED[name]}")
+    gated.database.run(
+        f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC",
+        f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {schema} TO PUBLIC",
+    )
+    assert_refused(project.alembic("upgrade", "head"), gated.database)
+    feed(project.database, project.script("b2:head"))
+    assert state_of(gated.database) == AT_B2

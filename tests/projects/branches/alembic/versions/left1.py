@@ -1,0 +1,16 @@
+"""To the left"""
+
+from alembic import op
+
+revision: str = "left1"
+down_revision: str | tuple[str, ...] | None = "r0"
+branch_labels: str | tuple[str, ...] | None = "left"
+depends_on: str | tuple[str, ...] | None = None
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE t_left1 (n integer)")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE t_left1")

@@ -1,0 +1,14 @@
+"""Drop the old members"""
+
+import acme_models
+from alembic import op
+from pipestate.gate import gate as ask
+
+PHASE = "members/moved"
+revision = "m2"
+down_revision = ["m1"]
+
+
+def upgrade() -> None:
+    with ask(PHASE, lock=acme_models.TABLES, revision=revision):
+        op.drop_table("members")

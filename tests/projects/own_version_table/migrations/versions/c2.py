@@ -1,0 +1,16 @@
+"""Reminders"""
+
+from alembic import op
+
+revision: str = "c2"
+down_revision: str | tuple[str, ...] | None = "c1"
+branch_labels: str | tuple[str, ...] | None = None
+depends_on: str | tuple[str, ...] | None = None
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE t_c2 (n integer)")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE t_c2")

@@ -1,0 +1,14 @@
+"""The ledger of pipestate."""
+
+from pipestate.ddl import install_ledger, remove_ledger
+
+revision = "b2"
+down_revision = "a1"
+
+
+def upgrade():
+    install_ledger()
+
+
+def downgrade():
+    remove_ledger()

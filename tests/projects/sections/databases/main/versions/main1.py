@@ -1,0 +1,16 @@
+"""The first of main"""
+
+from alembic import op
+
+revision: str = "main1"
+down_revision: str | tuple[str, ...] | None = None
+branch_labels: str | tuple[str, ...] | None = None
+depends_on: str | tuple[str, ...] | None = None
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE t_main1 (n integer)")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE t_main1")

@@ -1,0 +1,299 @@
+-- finish: a job has completed
+UPDATE sites
+SET ocr_completed = sites.ocr_completed + 1,
+    updated_at = clock_timestamp(),
+    coordinator_enqueued = (
+      sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
+    )
+WHERE subdomain = %(site)s
+  AND current_stage IN ('ocr')
+  AND coordinator_enqueued IS NOT TRUE
+  AND ocr_total > 0
+RETURNING ocr_completed, ocr_failed, ocr_total, coordinator_enqueued;
+
+-- finish: a job has failed
+UPDATE sites
+SET ocr_failed = sites.ocr_failed + 1,
+    updated_at = clock_timestamp(),
+    last_error_stage = 'ocr',
+    last_error_message = %(error)s,
+    last_error_at = clock_timestamp(),
+    coordinator_enqueued = (
+      sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
+    )
+WHERE subdomain = %(site)s
+  AND current_stage IN ('ocr')
+  AND coordinator_enqueued IS NOT TRUE
+  AND ocr_total > 0
+RETURNING ocr_completed, ocr_failed, ocr_total, coordinator_enqueued;
+
+-- finish_locked: a job has completed
+WITH site AS (
+  SELECT subdomain, coordinator_enqueued AS was,
+         ocr_total > 0 AND current_stage IS NOT NULL AS started,
+         ocr_completed, ocr_failed, ocr_total
+  FROM sites
+  WHERE subdomain = %(site)s
+  FOR NO KEY UPDATE
+), fresh AS (
+  SELECT subdomain FROM site WHERE started
+), counted AS (
+  UPDATE sites
+  SET ocr_completed = sites.ocr_completed + 1,
+    updated_at = clock_timestamp(),
+    coordinator_enqueued = sites.coordinator_enqueued OR (
+      sites.current_stage IN ('ocr')
+      AND sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
+    )
+  FROM site, fresh
+  WHERE sites.subdomain = site.subdomain AND fresh.subdomain = site.subdomain
+  RETURNING sites.subdomain, sites.ocr_completed, sites.ocr_failed,
+            sites.coordinator_enqueued AND NOT site.was AS claimed
+), claim AS (
+  INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+  SELECT subdomain, 'ocr', clock_timestamp(), 1 FROM counted WHERE claimed
+  ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = clock_timestamp(),
+      attempts = CASE WHEN pipeline_claim.stage IN ('ocr')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage
+)
+SELECT coalesce(counted.ocr_completed, site.ocr_completed),
+       coalesce(counted.ocr_failed, site.ocr_failed),
+       site.ocr_total,
+       coalesce(counted.claimed, false),
+       site.started
+FROM site LEFT JOIN counted ON true;
+
+-- finish_locked: a job has failed
+WITH site AS (
+  SELECT subdomain, coordinator_enqueued AS was,
+         ocr_total > 0 AND current_stage IS NOT NULL AS started,
+         ocr_completed, ocr_failed, ocr_total
+  FROM sites
+  WHERE subdomain = %(site)s
+  FOR NO KEY UPDATE
+), fresh AS (
+  SELECT subdomain FROM site WHERE started
+), counted AS (
+  UPDATE sites
+  SET ocr_failed = sites.ocr_failed + 1,
+    updated_at = clock_timestamp(),
+    last_error_stage = 'ocr',
+    last_error_message = %(error)s,
+    last_error_at = clock_timestamp(),
+    coordinator_enqueued = sites.coordinator_enqueued OR (
+      sites.current_stage IN ('ocr')
+      AND sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
+    )
+  FROM site, fresh
+  WHERE sites.subdomain = site.subdomain AND fresh.subdomain = site.subdomain
+  RETURNING sites.subdomain, sites.ocr_completed, sites.ocr_failed,
+            sites.coordinator_enqueued AND NOT site.was AS claimed
+), claim AS (
+  INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+  SELECT subdomain, 'ocr', clock_timestamp(), 1 FROM counted WHERE claimed
+  ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = clock_timestamp(),
+      attempts = CASE WHEN pipeline_claim.stage IN ('ocr')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage
+)
+SELECT coalesce(counted.ocr_completed, site.ocr_completed),
+       coalesce(counted.ocr_failed, site.ocr_failed),
+       site.ocr_total,
+       coalesce(counted.claimed, false),
+       site.started
+FROM site LEFT JOIN counted ON true;
+
+-- finish_keyed: a job has completed
+WITH site AS (
+  SELECT subdomain, coordinator_enqueued AS was,
+         ocr_total > 0 AND current_stage IS NOT NULL AS started,
+         ocr_completed, ocr_failed, ocr_total
+  FROM sites
+  WHERE subdomain = %(site)s
+  FOR NO KEY UPDATE
+), fresh AS (
+  INSERT INTO pipeline_job (subdomain, stage, job_key, finished_at)
+  SELECT subdomain, 'ocr', %(key)s, clock_timestamp() FROM site WHERE started
+  ON CONFLICT DO NOTHING
+  RETURNING subdomain
+), counted AS (
+  UPDATE sites
+  SET ocr_completed = sites.ocr_completed + 1,
+    updated_at = clock_timestamp(),
+    coordinator_enqueued = sites.coordinator_enqueued OR (
+      sites.current_stage IN ('ocr')
+      AND sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
+    )
+  FROM site, fresh
+  WHERE sites.subdomain = site.subdomain AND fresh.subdomain = site.subdomain
+  RETURNING sites.subdomain, sites.ocr_completed, sites.ocr_failed,
+            sites.coordinator_enqueued AND NOT site.was AS claimed
+), claim AS (
+  INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+  SELECT subdomain, 'ocr', clock_timestamp(), 1 FROM counted WHERE claimed
+  ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = clock_timestamp(),
+      attempts = CASE WHEN pipeline_claim.stage IN ('ocr')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage
+)
+SELECT coalesce(counted.ocr_completed, site.ocr_completed),
+       coalesce(counted.ocr_failed, site.ocr_failed),
+       site.ocr_total,
+       coalesce(counted.claimed, false),
+       site.started
+FROM site LEFT JOIN counted ON true;
+
+-- finish_keyed: a job has failed
+WITH site AS (
+  SELECT subdomain, coordinator_enqueued AS was,
+         ocr_total > 0 AND current_stage IS NOT NULL AS started,
+         ocr_completed, ocr_failed, ocr_total
+  FROM sites
+  WHERE subdomain = %(site)s
+  FOR NO KEY UPDATE
+), fresh AS (
+  INSERT INTO pipeline_job (subdomain, stage, job_key, finished_at)
+  SELECT subdomain, 'ocr', %(key)s, clock_timestamp() FROM site WHERE started
+  ON CONFLICT DO NOTHING
+  RETURNING subdomain
+), counted AS (
+  UPDATE sites
+  SET ocr_failed = sites.ocr_failed + 1,
+    updated_at = clock_timestamp(),
+    last_error_stage = 'ocr',
+    last_error_message = %(error)s,
+    last_error_at = clock_timestamp(),
+    coordinator_enqueued = sites.coordinator_enqueued OR (
+      sites.current_stage IN ('ocr')
+      AND sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
+    )
+  FROM site, fresh
+  WHERE sites.subdomain = site.subdomain AND fresh.subdomain = site.subdomain
+  RETURNING sites.subdomain, sites.ocr_completed, sites.ocr_failed,
+            sites.coordinator_enqueued AND NOT site.was AS claimed
+), claim AS (
+  INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+  SELECT subdomain, 'ocr', clock_timestamp(), 1 FROM counted WHERE claimed
+  ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = clock_timestamp(),
+      attempts = CASE WHEN pipeline_claim.stage IN ('ocr')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage
+)
+SELECT coalesce(counted.ocr_completed, site.ocr_completed),
+       coalesce(counted.ocr_failed, site.ocr_failed),
+       site.ocr_total,
+       coalesce(counted.claimed, false),
+       site.started
+FROM site LEFT JOIN counted ON true;
+
+-- increment: a job has completed
+UPDATE sites
+SET ocr_completed = sites.ocr_completed + 1,
+    updated_at = clock_timestamp()
+WHERE subdomain = %(site)s AND ocr_total > 0 AND current_stage IS NOT NULL;
+
+-- increment: a job has failed
+UPDATE sites
+SET ocr_failed = sites.ocr_failed + 1,
+    updated_at = clock_timestamp(),
+    last_error_stage = 'ocr',
+    last_error_message = %(error)s,
+    last_error_at = clock_timestamp()
+WHERE subdomain = %(site)s AND ocr_total > 0 AND current_stage IS NOT NULL;
+
+-- read: the counters
+SELECT ocr_completed, ocr_failed, ocr_total,
+       ocr_total > 0 AND current_stage IS NOT NULL AS started
+FROM sites
+WHERE subdomain = %(site)s;
+
+-- trigger: should the coordinator start?
+SELECT current_stage IN ('ocr')
+       AND ocr_completed + ocr_failed >= ocr_total
+       AND ocr_total > 0
+       AND NOT coordinator_enqueued
+FROM sites
+WHERE subdomain = %(site)s;
+
+-- record_claim
+INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+VALUES (%(site)s, 'ocr', clock_timestamp(), 1)
+ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = clock_timestamp(),
+      attempts = CASE WHEN pipeline_claim.stage IN ('ocr')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage;
+
+-- initialize ocr
+UPDATE sites
+SET current_stage = 'ocr',
+    started_at = clock_timestamp(),
+    updated_at = clock_timestamp(),
+    ocr_total = %(ocr_total)s, ocr_completed = 0, ocr_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      %(ocr_total)s = 0
+    )
+WHERE subdomain = %(site)s
+  AND NOT (
+    coalesce(current_stage IN ('ocr'), false)
+    AND (ocr_total > 0 OR coordinator_enqueued)
+  )
+RETURNING coordinator_enqueued;
+
+-- restart ocr
+UPDATE sites
+SET current_stage = 'ocr',
+    started_at = clock_timestamp(),
+    updated_at = clock_timestamp(),
+    ocr_total = %(ocr_total)s, ocr_completed = 0, ocr_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      %(ocr_total)s = 0
+    )
+WHERE subdomain = %(site)s
+RETURNING coordinator_enqueued;
+
+-- advance to ocr, starting ocr
+UPDATE sites
+SET current_stage = 'ocr',
+    started_at = clock_timestamp(),
+    updated_at = clock_timestamp(),
+    ocr_total = %(ocr_total)s, ocr_completed = 0, ocr_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('ocr'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      %(ocr_total)s = 0
+    )
+WHERE subdomain = %(site)s
+  AND (
+    current_stage IS NULL
+    OR current_stage IN ('fetch')
+    OR (
+      current_stage IN ('ocr') AND current_stage <> 'ocr'
+      AND ocr_total = 0
+    )
+  )
+RETURNING coordinator_enqueued;
+
+-- forget the jobs of what starts: ocr
+DELETE FROM pipeline_job WHERE subdomain = %(site)s AND stage IN ('ocr');

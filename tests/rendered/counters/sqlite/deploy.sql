@@ -1,0 +1,166 @@
+-- finish: a job has completed
+UPDATE sites
+SET deploy_completed = sites.deploy_completed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    coordinator_enqueued = (
+      sites.deploy_completed + sites.deploy_failed + 1 >= sites.deploy_total
+    )
+WHERE subdomain = :site
+  AND current_stage IN ('deploy')
+  AND coordinator_enqueued IS NOT TRUE
+  AND deploy_total > 0
+RETURNING deploy_completed, deploy_failed, deploy_total, coordinator_enqueued;
+
+-- finish: a job has failed
+UPDATE sites
+SET deploy_failed = sites.deploy_failed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    last_error_stage = 'deploy',
+    last_error_message = :error,
+    last_error_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    coordinator_enqueued = (
+      sites.deploy_completed + sites.deploy_failed + 1 >= sites.deploy_total
+    )
+WHERE subdomain = :site
+  AND current_stage IN ('deploy')
+  AND coordinator_enqueued IS NOT TRUE
+  AND deploy_total > 0
+RETURNING deploy_completed, deploy_failed, deploy_total, coordinator_enqueued;
+
+-- finish_late: a job has completed
+UPDATE sites
+SET deploy_completed = sites.deploy_completed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site
+  AND (coordinator_enqueued OR NOT current_stage IN ('deploy'))
+  AND deploy_total > 0
+  AND current_stage IS NOT NULL
+RETURNING deploy_completed, deploy_failed, deploy_total;
+
+-- finish_late: a job has failed
+UPDATE sites
+SET deploy_failed = sites.deploy_failed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    last_error_stage = 'deploy',
+    last_error_message = :error,
+    last_error_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site
+  AND (coordinator_enqueued OR NOT current_stage IN ('deploy'))
+  AND deploy_total > 0
+  AND current_stage IS NOT NULL
+RETURNING deploy_completed, deploy_failed, deploy_total;
+
+-- increment: a job has completed
+UPDATE sites
+SET deploy_completed = sites.deploy_completed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site AND deploy_total > 0 AND current_stage IS NOT NULL;
+
+-- increment: a job has failed
+UPDATE sites
+SET deploy_failed = sites.deploy_failed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    last_error_stage = 'deploy',
+    last_error_message = :error,
+    last_error_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site AND deploy_total > 0 AND current_stage IS NOT NULL;
+
+-- remember: a job's key
+INSERT INTO pipeline_job (subdomain, stage, job_key, finished_at)
+SELECT subdomain, 'deploy', :key, strftime('%Y-%m-%d %H:%M:%f000', 'now')
+FROM sites
+WHERE subdomain = :site AND deploy_total > 0 AND current_stage IS NOT NULL
+ON CONFLICT DO NOTHING
+RETURNING subdomain;
+
+-- read: the counters
+SELECT deploy_completed, deploy_failed, deploy_total,
+       deploy_total > 0 AND current_stage IS NOT NULL AS started
+FROM sites
+WHERE subdomain = :site;
+
+-- trigger: should the coordinator start?
+SELECT current_stage IN ('deploy')
+       AND deploy_completed + deploy_failed >= deploy_total
+       AND deploy_total > 0
+       AND NOT coordinator_enqueued
+FROM sites
+WHERE subdomain = :site;
+
+-- record_claim
+INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+VALUES (:site, 'deploy', strftime('%Y-%m-%d %H:%M:%f000', 'now'), 1)
+ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+      attempts = CASE WHEN pipeline_claim.stage IN ('deploy')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage;
+
+-- initialize deploy
+UPDATE sites
+SET current_stage = 'deploy',
+    started_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    deploy_total = :deploy_total, deploy_completed = 0, deploy_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      :deploy_total = 0
+    )
+WHERE subdomain = :site
+  AND NOT (
+    coalesce(current_stage IN ('deploy'), false)
+    AND (deploy_total > 0 OR coordinator_enqueued)
+  )
+RETURNING coordinator_enqueued;
+
+-- restart deploy
+UPDATE sites
+SET current_stage = 'deploy',
+    started_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    deploy_total = :deploy_total, deploy_completed = 0, deploy_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      :deploy_total = 0
+    )
+WHERE subdomain = :site
+RETURNING coordinator_enqueued;
+
+-- advance to deploy, starting deploy
+UPDATE sites
+SET current_stage = 'deploy',
+    started_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    deploy_total = :deploy_total, deploy_completed = 0, deploy_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('deploy'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      :deploy_total = 0
+    )
+WHERE subdomain = :site
+  AND (
+    current_stage IS NULL
+    OR current_stage IN ('fetch', 'ocr', 'compilation', 'extraction')
+    OR (
+      current_stage IN ('deploy') AND current_stage <> 'deploy'
+      AND deploy_total = 0
+    )
+  )
+RETURNING coordinator_enqueued;
+
+-- forget the jobs of what starts: deploy
+DELETE FROM pipeline_job WHERE subdomain = :site AND stage IN ('deploy');

@@ -1,0 +1,165 @@
+-- finish: a job has completed
+UPDATE sites
+SET fetch_completed = sites.fetch_completed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    coordinator_enqueued = (
+      sites.fetch_completed + sites.fetch_failed + 1 >= sites.fetch_total
+    )
+WHERE subdomain = :site
+  AND current_stage IN ('fetch')
+  AND coordinator_enqueued IS NOT TRUE
+  AND fetch_total > 0
+RETURNING fetch_completed, fetch_failed, fetch_total, coordinator_enqueued;
+
+-- finish: a job has failed
+UPDATE sites
+SET fetch_failed = sites.fetch_failed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    last_error_stage = 'fetch',
+    last_error_message = :error,
+    last_error_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    coordinator_enqueued = (
+      sites.fetch_completed + sites.fetch_failed + 1 >= sites.fetch_total
+    )
+WHERE subdomain = :site
+  AND current_stage IN ('fetch')
+  AND coordinator_enqueued IS NOT TRUE
+  AND fetch_total > 0
+RETURNING fetch_completed, fetch_failed, fetch_total, coordinator_enqueued;
+
+-- finish_late: a job has completed
+UPDATE sites
+SET fetch_completed = sites.fetch_completed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site
+  AND (coordinator_enqueued OR NOT current_stage IN ('fetch'))
+  AND fetch_total > 0
+  AND current_stage IS NOT NULL
+RETURNING fetch_completed, fetch_failed, fetch_total;
+
+-- finish_late: a job has failed
+UPDATE sites
+SET fetch_failed = sites.fetch_failed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    last_error_stage = 'fetch',
+    last_error_message = :error,
+    last_error_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site
+  AND (coordinator_enqueued OR NOT current_stage IN ('fetch'))
+  AND fetch_total > 0
+  AND current_stage IS NOT NULL
+RETURNING fetch_completed, fetch_failed, fetch_total;
+
+-- increment: a job has completed
+UPDATE sites
+SET fetch_completed = sites.fetch_completed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site AND fetch_total > 0 AND current_stage IS NOT NULL;
+
+-- increment: a job has failed
+UPDATE sites
+SET fetch_failed = sites.fetch_failed + 1,
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    last_error_stage = 'fetch',
+    last_error_message = :error,
+    last_error_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+WHERE subdomain = :site AND fetch_total > 0 AND current_stage IS NOT NULL;
+
+-- remember: a job's key
+INSERT INTO pipeline_job (subdomain, stage, job_key, finished_at)
+SELECT subdomain, 'fetch', :key, strftime('%Y-%m-%d %H:%M:%f000', 'now')
+FROM sites
+WHERE subdomain = :site AND fetch_total > 0 AND current_stage IS NOT NULL
+ON CONFLICT DO NOTHING
+RETURNING subdomain;
+
+-- read: the counters
+SELECT fetch_completed, fetch_failed, fetch_total,
+       fetch_total > 0 AND current_stage IS NOT NULL AS started
+FROM sites
+WHERE subdomain = :site;
+
+-- trigger: should the coordinator start?
+SELECT current_stage IN ('fetch')
+       AND fetch_completed + fetch_failed >= fetch_total
+       AND fetch_total > 0
+       AND NOT coordinator_enqueued
+FROM sites
+WHERE subdomain = :site;
+
+-- record_claim
+INSERT INTO pipeline_claim (subdomain, stage, claimed_at, attempts)
+VALUES (:site, 'fetch', strftime('%Y-%m-%d %H:%M:%f000', 'now'), 1)
+ON CONFLICT (subdomain) DO UPDATE
+  SET claimed_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+      attempts = CASE WHEN pipeline_claim.stage IN ('fetch')
+        THEN pipeline_claim.attempts + 1 ELSE 1 END,
+      stage = excluded.stage;
+
+-- initialize fetch
+UPDATE sites
+SET current_stage = 'fetch',
+    started_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    fetch_total = :fetch_total, fetch_completed = 0, fetch_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      :fetch_total = 0
+    )
+WHERE subdomain = :site
+  AND NOT (
+    coalesce(current_stage IN ('fetch'), false)
+    AND (fetch_total > 0 OR coordinator_enqueued)
+  )
+RETURNING coordinator_enqueued;
+
+-- restart fetch
+UPDATE sites
+SET current_stage = 'fetch',
+    started_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    fetch_total = :fetch_total, fetch_completed = 0, fetch_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      :fetch_total = 0
+    )
+WHERE subdomain = :site
+RETURNING coordinator_enqueued;
+
+-- advance to fetch, starting fetch
+UPDATE sites
+SET current_stage = 'fetch',
+    started_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+    fetch_total = :fetch_total, fetch_completed = 0, fetch_failed = 0,
+    last_error_stage = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_stage END,
+    last_error_message = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_message END,
+    last_error_at = CASE WHEN coalesce(last_error_stage IN ('fetch'), true)
+      THEN NULL ELSE last_error_at END,
+    coordinator_enqueued = (
+      :fetch_total = 0
+    )
+WHERE subdomain = :site
+  AND (
+    current_stage IS NULL
+    OR (
+      current_stage IN ('fetch') AND current_stage <> 'fetch'
+      AND fetch_total = 0
+    )
+  )
+RETURNING coordinator_enqueued;
+
+-- forget the jobs of what starts: fetch
+DELETE FROM pipeline_job WHERE subdomain = :site AND stage IN ('fetch');
