@@ -183,6 +183,34 @@ def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
         assert progress[0][2:4] == (1, 1)
 
 
+def test_a_clock_that_is_ahead_makes_no_change(legacy_chain: Chain) -> None:
+    """Its time is later than the contract, but nobody has touched it."""
+    database = legacy_chain.database
+    legacy_chain.upgrade("0005")
+    ahead = "9999-12-31 00:00:00" if database.is_sqlite else "infinity"
+    database.run(
+        f"UPDATE sites SET status = 'weird', current_stage = 'completed', updated_at = '{ahead}' "
+        "WHERE subdomain = 'site008.example.gov'"
+    )
+    before = everything_legacy(database)
+    legacy_chain.contract()
+    legacy_chain.downgrade("-2")
+    assert everything_legacy(database) == before
+
+
+def test_a_clock_that_is_behind_hides_no_change(legacy_chain: Chain) -> None:
+    database = legacy_chain.database
+    legacy_chain.contract()
+    database.run(
+        "UPDATE sites SET current_stage = 'ocr', updated_at = '2020-01-01 00:00:00' "
+        "WHERE subdomain = 'site008.example.gov'"
+    )
+    legacy_chain.downgrade("-2")
+    query = "SELECT {} FROM {} WHERE subdomain = 'site008.example.gov'"
+    assert database.value(query.format("status", "sites")) == "needs_ocr"
+    assert database.value(query.format("current_stage", "site_progress")) == "ocr"
+
+
 def test_a_site_that_is_new_since_gets_derived_legacy_values(legacy_chain: Chain) -> None:
     database = legacy_chain.database
     legacy_chain.contract()

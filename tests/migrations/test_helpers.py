@@ -14,6 +14,7 @@ from bed import Database
 from pipestate.ddl import (
     Index,
     KeyOf,
+    MigrationError,
     add_checks,
     add_columns,
     add_foreign_key,
@@ -31,6 +32,7 @@ from pipestate.ddl import (
     restore_columns,
     restore_table,
     table_of,
+    update_in_batches,
 )
 from pipestate.ddl.mark import set_mark
 
@@ -168,3 +170,33 @@ def test_writes_while_columns_are_being_archived_are_kept(shop: Database) -> Non
         "SELECT id, note FROM pipestate_archive.orders_columns WHERE id IN (7, 8, 9002) ORDER BY id"
     )
     assert kept == [(7, "late"), (8, "note 8"), (9002, "new")]
+
+
+def test_batches_commit_by_themselves_or_say_that_they_cannot(shop: Database) -> None:
+    work = "UPDATE orders SET note = 'x' WHERE {range}"
+    with revision(shop):
+        update_in_batches("orders", "id", work, size=700)
+    assert shop.value("SELECT count(*) FROM orders WHERE note = 'x'") == 5000
+    with shop.engine.connect() as connection, connection.begin():
+        context = MigrationContext.configure(connection)
+        with Operations.context(context), pytest.raises(MigrationError, match="begun outside Alembic"):
+            update_in_batches("orders", "id", work)
+    with shop.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
+        with (
+            Operations.context(context),
+            context.begin_transaction(_per_migration=True),
+            context.autocommit_block(),
+        ):
+            update_in_batches("orders", "id", work.replace("'x'", "'y'"))
+    assert shop.value("SELECT count(*) FROM orders WHERE note = 'y'") == 5000
+
+
+def test_batches_by_a_key_of_several_columns(pg: Database) -> None:
+    pg.run(
+        "CREATE TABLE parts (a text, b uuid, n int DEFAULT 0, PRIMARY KEY (a, b))",
+        "INSERT INTO parts SELECT (i / 7)::text, md5(i::text)::uuid FROM generate_series(1, 100) i",
+    )
+    with revision(pg):
+        update_in_batches("parts", (), "UPDATE parts SET n = n + 1 WHERE {range}", size=9)
+    assert pg.rows("SELECT DISTINCT n FROM parts") == [(1,)], "a row was left out, or came twice"

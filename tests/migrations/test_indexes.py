@@ -1,9 +1,33 @@
-"""Indexes: rebuilt where a build was interrupted, refused where they are somebody else's."""
+"""Indexes: rebuilt where a build was interrupted or the definition is another one, refused where they are another's."""
+
+import logging
+from collections.abc import Iterator
 
 import pytest
 
-from alembics import Chain
+from alembics import Chain, psql
 from pipestate.ddl import MigrationError
+
+NAME = "uix_cips_content_item_pipeline"
+
+
+class Said(logging.Handler):
+    """What is logged; the env.py of the chain takes the handlers of the root logger away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    handler = Said()
+    logging.getLogger("pipestate").addHandler(handler)
+    yield handler.lines
+    logging.getLogger("pipestate").removeHandler(handler)
 
 
 def make_invalid(chain: Chain, name: str, definition: str) -> None:
@@ -23,25 +47,126 @@ def test_an_invalid_index_of_the_right_name_is_rebuilt(pg_legacy: Chain) -> None
     assert pg_legacy.database.value(valid) is True
 
 
+def own_table(chain: Chain, *statements: str) -> None:
+    """The application's own `content_item_pipeline_state`, with two rows."""
+    key = "INTEGER" if chain.database.is_sqlite else "SERIAL"
+    chain.database.run(
+        f"CREATE TABLE content_item_pipeline_state (id {key} PRIMARY KEY, content_item_id INTEGER NOT NULL, "
+        "pipeline VARCHAR NOT NULL, status VARCHAR NOT NULL)",
+        "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
+        "VALUES (1, 'technical', 'pending'), (2, 'technical', 'pending')",
+        *statements,
+    )
+
+
+def definition(chain: Chain, name: str) -> str:
+    query = (
+        f"SELECT sql FROM sqlite_master WHERE name = '{name}'"
+        if chain.database.is_sqlite
+        else f"SELECT pg_get_indexdef('{name}'::regclass)"
+    )
+    return str(chain.database.value(query))
+
+
 @pytest.mark.parametrize(
-    "definition",
+    "other",
     [
         "CREATE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline)",
         "CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (pipeline, content_item_id)",
-        "CREATE INDEX uix_cips_content_item_pipeline ON sites (name)",
+        "CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state "
+        "(content_item_id, pipeline) WHERE id > 1",
     ],
 )
-def test_an_index_of_the_right_name_with_another_definition_is_refused(
-    legacy_chain: Chain, definition: str
+def test_an_index_of_the_right_name_with_another_definition_is_rebuilt_and_said(
+    legacy_chain: Chain, other: str, said: list[str]
 ) -> None:
-    key = "INTEGER" if legacy_chain.database.is_sqlite else "SERIAL"
+    own_table(legacy_chain, other)
+    rows = "SELECT * FROM content_item_pipeline_state ORDER BY id"
+    kept = [row[:4] for row in legacy_chain.database.rows(rows)]
+    legacy_chain.contract()
+    assert [line for line in said if line.startswith(f"index {NAME} was another one")]
+    built = definition(legacy_chain, NAME)
+    assert "UNIQUE" in built
+    assert "(content_item_id, pipeline)" in built
+    assert "WHERE" not in built
+    assert [row[:4] for row in legacy_chain.database.rows(rows)] == kept
+    legacy_chain.check()
+    legacy_chain.downgrade("0003")
+    assert NAME in definition(legacy_chain, NAME), "it was the application's, and stays"
+
+
+def test_the_index_of_a_real_application_gets_its_predicate(legacy_chain: Chain) -> None:
+    legacy_chain.upgrade("0002")
     legacy_chain.database.run(
-        f"CREATE TABLE content_item_pipeline_state (id {key} PRIMARY KEY, content_item_id INTEGER NOT NULL, "
-        "pipeline VARCHAR NOT NULL, status VARCHAR NOT NULL)",
-        definition,
+        "ALTER TABLE sites ADD COLUMN coordinator_enqueued BOOLEAN NOT NULL DEFAULT FALSE",
+        "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued)",
     )
-    with pytest.raises(
-        MigrationError, match="index uix_cips_content_item_pipeline exists with another definition"
-    ):
+    legacy_chain.upgrade("0003")
+    assert "WHERE" in definition(legacy_chain, "idx_sites_coordinator_enqueued")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("CREATE INDEX uix_cips_content_item_pipeline ON sites (name)", "is no index of"),
+        ("CREATE TABLE uix_cips_content_item_pipeline (id int)", "is no index of|already a table named"),
+    ],
+)
+def test_a_name_that_belongs_to_somebody_else_is_refused(legacy_chain: Chain, other: str, said: str) -> None:
+    own_table(legacy_chain, other)
+    with pytest.raises(MigrationError, match=said):
         legacy_chain.contract()
     assert legacy_chain.revision() == "0003"
+
+
+def test_an_index_of_a_constraint_is_not_replaced(pg_legacy: Chain) -> None:
+    own_table(
+        pg_legacy,
+        f"ALTER TABLE content_item_pipeline_state ADD CONSTRAINT {NAME} UNIQUE (pipeline, content_item_id)",
+    )
+    with pytest.raises(MigrationError, match="It belongs to a constraint"):
+        pg_legacy.contract()
+    assert pg_legacy.revision() == "0003"
+
+
+def test_duplicates_leave_the_old_index_standing_until_they_are_gone(legacy_chain: Chain) -> None:
+    database = legacy_chain.database
+    old = f"CREATE INDEX {NAME} ON content_item_pipeline_state (content_item_id, pipeline)"
+    own_table(legacy_chain, old, "UPDATE content_item_pipeline_state SET content_item_id = 1")
+    for _ in range(2):
+        with pytest.raises(MigrationError, match=r"[Dd]uplicate|unique|UNIQUE"):
+            legacy_chain.contract()
+        assert "UNIQUE" not in definition(legacy_chain, NAME), "the old one is gone"
+        if not database.is_sqlite:
+            invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
+            assert database.value(invalid) == 0, "half an index goes on refusing duplicates"
+    database.run("DELETE FROM content_item_pipeline_state WHERE id = 2")
+    legacy_chain.contract()
+    assert "UNIQUE" in definition(legacy_chain, NAME)
+
+
+@pytest.mark.parametrize("killed_at", ["DROP INDEX", "half built", "built"])
+def test_a_rebuild_that_was_killed_is_finished_by_a_rerun(pg_legacy: Chain, killed_at: str) -> None:
+    """What a kill leaves: a spare index that is valid and not yet in its place, or INVALID, or one too many."""
+    database, spare = pg_legacy.database, f"pipestate_new_{NAME}"
+    new = f"CREATE UNIQUE INDEX {spare} ON content_item_pipeline_state (content_item_id, pipeline)"
+    old = f"CREATE INDEX {NAME} ON content_item_pipeline_state (pipeline)"
+    if killed_at == "DROP INDEX":
+        old = new.replace(spare, NAME)
+    own_table(pg_legacy, old)
+    database.run(new)
+    if killed_at == "half built":
+        make_invalid(pg_legacy, spare, "SELECT 1")
+    pg_legacy.contract()
+    assert "UNIQUE" in definition(pg_legacy, NAME)
+    assert database.value(f"SELECT to_regclass('{spare}') IS NULL") is True
+    pg_legacy.check()
+
+
+def test_a_script_rebuilds_it_too(pg_legacy: Chain) -> None:
+    own_table(pg_legacy, f"CREATE INDEX {NAME} ON content_item_pipeline_state (pipeline)")
+    pg_legacy.upgrade("0003")
+    done = psql(pg_legacy.database, pg_legacy.script("upgrade", "0003:0004"))
+    assert done.returncode == 0, done.stderr
+    assert f"index {NAME} was another one" in done.stderr
+    assert "UNIQUE" in definition(pg_legacy, NAME)

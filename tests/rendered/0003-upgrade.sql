@@ -639,8 +639,16 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_sites_current_stage') AND (i.indrelid <> to_regclass('sites') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(current_stage)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_sites_current_stage')));
+IF to_regclass('idx_sites_current_stage') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indrelid = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_current_stage exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_current_stage')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -660,12 +668,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0003/4' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_current_stage' WHERE to_regclass('pipestate_new_idx_sites_current_stage') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_current_stage') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')))
+  AND current_setting('pipestate.part', true) = '0003/4' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_sites_current_stage ON sites (current_stage)' WHERE NOT to_regclass('idx_sites_current_stage') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/4' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_current_stage ON sites (current_stage)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND NOT to_regclass('pipestate_new_idx_sites_current_stage') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0003/4' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_current_stage') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -677,11 +691,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_current_stage') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_sites_current_stage takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_current_stage') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_sites_current_stage was another one (%s): rebuilt as CREATE INDEX idx_sites_current_stage ON sites (current_stage)',
+    pg_get_indexdef(to_regclass('idx_sites_current_stage')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_sites_current_stage'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_sites_current_stage'), 'idx_sites_current_stage');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_sites_updated_at') AND (i.indrelid <> to_regclass('sites') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(updated_at)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_sites_updated_at')));
+IF to_regclass('idx_sites_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indrelid = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_updated_at exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_updated_at')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -701,12 +776,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0003/5' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_updated_at' WHERE to_regclass('pipestate_new_idx_sites_updated_at') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_updated_at') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')))
+  AND current_setting('pipestate.part', true) = '0003/5' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_sites_updated_at ON sites (updated_at)' WHERE NOT to_regclass('idx_sites_updated_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/5' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_updated_at ON sites (updated_at)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND NOT to_regclass('pipestate_new_idx_sites_updated_at') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0003/5' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_updated_at') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -718,11 +799,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_sites_updated_at takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_sites_updated_at was another one (%s): rebuilt as CREATE INDEX idx_sites_updated_at ON sites (updated_at)',
+    pg_get_indexdef(to_regclass('idx_sites_updated_at')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_sites_updated_at'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_sites_updated_at'), 'idx_sites_updated_at');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (i.indrelid <> to_regclass('sites') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_coordinator_enqueued exists with another definition: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')));
+IF to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indrelid = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_coordinator_enqueued exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_coordinator_enqueued')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_coordinator_enqueued exists with another definition: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -742,12 +884,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0003/6' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_coordinator_enqueued' WHERE to_regclass('pipestate_new_idx_sites_coordinator_enqueued') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_coordinator_enqueued') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')))
+  AND current_setting('pipestate.part', true) = '0003/6' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)' WHERE NOT to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/6' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND NOT to_regclass('pipestate_new_idx_sites_coordinator_enqueued') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0003/6' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_coordinator_enqueued') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -757,6 +905,59 @@ IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/6' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_coordinator_enqueued') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_sites_coordinator_enqueued takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_coordinator_enqueued') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_sites_coordinator_enqueued was another one (%s): rebuilt as CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)',
+    pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_sites_coordinator_enqueued'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_sites_coordinator_enqueued'), 'idx_sites_coordinator_enqueued');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
 END $pipestate$;
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s

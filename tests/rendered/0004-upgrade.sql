@@ -925,8 +925,16 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> true OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_cips_content_item_pipeline exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')));
+IF to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('uix_cips_content_item_pipeline exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('uix_cips_content_item_pipeline')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_cips_content_item_pipeline exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -946,12 +954,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY uix_cips_content_item_pipeline' WHERE to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0004/5' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_uix_cips_content_item_pipeline' WHERE to_regclass('pipestate_new_uix_cips_content_item_pipeline') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_cips_content_item_pipeline') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')))
+  AND current_setting('pipestate.part', true) = '0004/5' \gexec
+
 SELECT 'CREATE UNIQUE INDEX CONCURRENTLY uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline)' WHERE NOT to_regclass('uix_cips_content_item_pipeline') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT 'CREATE UNIQUE INDEX CONCURRENTLY pipestate_new_uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND NOT to_regclass('pipestate_new_uix_cips_content_item_pipeline') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0004/5' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_cips_content_item_pipeline') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -963,11 +977,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_cips_content_item_pipeline') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- uix_cips_content_item_pipeline takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_cips_content_item_pipeline') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index uix_cips_content_item_pipeline was another one (%s): rebuilt as CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline)',
+    pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')));
+  EXECUTE format('DROP INDEX %s', to_regclass('uix_cips_content_item_pipeline'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_uix_cips_content_item_pipeline'), 'uix_cips_content_item_pipeline');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_last_attempt exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')));
+IF to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_pipeline_status_last_attempt exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_pipeline_status_last_attempt')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_last_attempt exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -987,12 +1062,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0004/6' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_cips_pipeline_status_last_attempt' WHERE to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')))
+  AND current_setting('pipestate.part', true) = '0004/6' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at)' WHERE NOT to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/6' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) AND NOT to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0004/6' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1004,11 +1085,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_cips_pipeline_status_last_attempt takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_cips_pipeline_status_last_attempt was another one (%s): rebuilt as CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at)',
+    pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_cips_pipeline_status_last_attempt'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt'), 'idx_cips_pipeline_status_last_attempt');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_created exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')));
+IF to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_pipeline_status_created exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_pipeline_status_created')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_created exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1028,12 +1170,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0004/7' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_cips_pipeline_status_created' WHERE to_regclass('pipestate_new_idx_cips_pipeline_status_created') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_created') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')))
+  AND current_setting('pipestate.part', true) = '0004/7' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at)' WHERE NOT to_regclass('idx_cips_pipeline_status_created') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/7' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND NOT to_regclass('pipestate_new_idx_cips_pipeline_status_created') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0004/7' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_created') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1045,11 +1193,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_cips_pipeline_status_created takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_cips_pipeline_status_created was another one (%s): rebuilt as CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at)',
+    pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_cips_pipeline_status_created'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_cips_pipeline_status_created'), 'idx_cips_pipeline_status_created');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_content_item_pipeline_status exists with another definition: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')));
+IF to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_content_item_pipeline_status exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_content_item_pipeline_status')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_content_item_pipeline_status exists with another definition: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1069,12 +1278,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0004/8' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_cips_content_item_pipeline_status' WHERE to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')))
+  AND current_setting('pipestate.part', true) = '0004/8' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status)' WHERE NOT to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/8' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) AND NOT to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0004/8' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1086,11 +1301,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_cips_content_item_pipeline_status takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_cips_content_item_pipeline_status was another one (%s): rebuilt as CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status)',
+    pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_cips_content_item_pipeline_status'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_cips_content_item_pipeline_status'), 'idx_cips_content_item_pipeline_status');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_error_code') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(error_code)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_error_code exists with another definition: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_error_code')));
+IF to_regclass('idx_cips_error_code') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_error_code exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_error_code')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_error_code exists with another definition: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1110,12 +1386,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0004/9' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_cips_error_code' WHERE to_regclass('pipestate_new_idx_cips_error_code') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_error_code') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')))
+  AND current_setting('pipestate.part', true) = '0004/9' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_cips_error_code ON content_item_pipeline_state (error_code)' WHERE NOT to_regclass('idx_cips_error_code') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/9' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_cips_error_code ON content_item_pipeline_state (error_code)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND NOT to_regclass('pipestate_new_idx_cips_error_code') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0004/9' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_error_code') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1127,11 +1409,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_error_code') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_cips_error_code takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_error_code') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_cips_error_code was another one (%s): rebuilt as CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code)',
+    pg_get_indexdef(to_regclass('idx_cips_error_code')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_cips_error_code'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_cips_error_code'), 'idx_cips_error_code');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_cips_updated_at') AND (i.indrelid <> to_regclass('content_item_pipeline_state') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(updated_at)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_cips_updated_at')));
+IF to_regclass('idx_cips_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_updated_at exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_updated_at')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1151,12 +1494,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0004/10' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_cips_updated_at' WHERE to_regclass('pipestate_new_idx_cips_updated_at') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_updated_at') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')))
+  AND current_setting('pipestate.part', true) = '0004/10' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_cips_updated_at ON content_item_pipeline_state (updated_at)' WHERE NOT to_regclass('idx_cips_updated_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0004/10' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_cips_updated_at ON content_item_pipeline_state (updated_at)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND NOT to_regclass('pipestate_new_idx_cips_updated_at') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0004/10' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_updated_at') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1166,6 +1515,59 @@ IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/10' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
+END $pipestate$;
+
+-- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('content_item_pipeline_state')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_cips_updated_at takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_cips_updated_at was another one (%s): rebuilt as CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at)',
+    pg_get_indexdef(to_regclass('idx_cips_updated_at')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_cips_updated_at'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_cips_updated_at'), 'idx_cips_updated_at');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
 END $pipestate$;
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0003';

@@ -1167,8 +1167,16 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('uix_job_results_idempotency_key') AND (i.indrelid <> to_regclass('job_results') OR i.indisunique <> true OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_job_results_idempotency_key exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')));
+IF to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indrelid = to_regclass('job_results')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('uix_job_results_idempotency_key exists, but is no index of job_results: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('uix_job_results_idempotency_key')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_job_results_idempotency_key exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1188,12 +1196,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY uix_job_results_idempotency_key' WHERE to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0005/5' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_uix_job_results_idempotency_key' WHERE to_regclass('pipestate_new_uix_job_results_idempotency_key') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_job_results_idempotency_key') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')))
+  AND current_setting('pipestate.part', true) = '0005/5' \gexec
+
 SELECT 'CREATE UNIQUE INDEX CONCURRENTLY uix_job_results_idempotency_key ON job_results (idempotency_key)' WHERE NOT to_regclass('uix_job_results_idempotency_key') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/5' \gexec
+
+SELECT 'CREATE UNIQUE INDEX CONCURRENTLY pipestate_new_uix_job_results_idempotency_key ON job_results (idempotency_key)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND NOT to_regclass('pipestate_new_uix_job_results_idempotency_key') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0005/5' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_job_results_idempotency_key') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1205,11 +1219,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_job_results_idempotency_key') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- uix_job_results_idempotency_key takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_job_results_idempotency_key') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index uix_job_results_idempotency_key was another one (%s): rebuilt as CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key)',
+    pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')));
+  EXECUTE format('DROP INDEX %s', to_regclass('uix_job_results_idempotency_key'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_uix_job_results_idempotency_key'), 'uix_job_results_idempotency_key');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_job_results_job_created') AND (i.indrelid <> to_regclass('job_results') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_job_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_job_results_job_created')));
+IF to_regclass('idx_job_results_job_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indrelid = to_regclass('job_results')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_job_results_job_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_job_results_job_created')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_job_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1229,12 +1304,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_job_results_job_created' WHERE to_regclass('idx_job_results_job_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0005/6' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_job_results_job_created' WHERE to_regclass('pipestate_new_idx_job_results_job_created') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_job_created') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')))
+  AND current_setting('pipestate.part', true) = '0005/6' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_job_results_job_created ON job_results (job_id, created_at DESC)' WHERE NOT to_regclass('idx_job_results_job_created') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/6' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_job_results_job_created ON job_results (job_id, created_at DESC)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) AND NOT to_regclass('pipestate_new_idx_job_results_job_created') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0005/6' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_job_created') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1246,11 +1327,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_job_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_job_results_job_created takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_job_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_job_results_job_created was another one (%s): rebuilt as CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC)',
+    pg_get_indexdef(to_regclass('idx_job_results_job_created')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_job_results_job_created'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_job_results_job_created'), 'idx_job_results_job_created');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_job_results_status_created') AND (i.indrelid <> to_regclass('job_results') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_status_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_job_results_status_created')));
+IF to_regclass('idx_job_results_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indrelid = to_regclass('job_results')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_job_results_status_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_job_results_status_created')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_status_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1270,12 +1412,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_job_results_status_created' WHERE to_regclass('idx_job_results_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0005/7' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_job_results_status_created' WHERE to_regclass('pipestate_new_idx_job_results_status_created') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_status_created') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')))
+  AND current_setting('pipestate.part', true) = '0005/7' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_job_results_status_created ON job_results (status, created_at DESC)' WHERE NOT to_regclass('idx_job_results_status_created') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/7' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_job_results_status_created ON job_results (status, created_at DESC)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND NOT to_regclass('pipestate_new_idx_job_results_status_created') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0005/7' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_status_created') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1287,11 +1435,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock job_results where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_status_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('job_results')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_job_results_status_created takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_status_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_job_results_status_created was another one (%s): rebuilt as CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC)',
+    pg_get_indexdef(to_regclass('idx_job_results_status_created')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_job_results_status_created'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_job_results_status_created'), 'idx_job_results_status_created');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_queue_history_job_id') AND (i.indrelid <> to_regclass('queue_history') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(job_id)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_job_id exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_queue_history_job_id')));
+IF to_regclass('idx_queue_history_job_id') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indrelid = to_regclass('queue_history')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_job_id exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_job_id')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_job_id exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1311,12 +1520,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_queue_history_job_id' WHERE to_regclass('idx_queue_history_job_id') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0005/8' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_queue_history_job_id' WHERE to_regclass('pipestate_new_idx_queue_history_job_id') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_job_id') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')))
+  AND current_setting('pipestate.part', true) = '0005/8' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_queue_history_job_id ON queue_history (job_id)' WHERE NOT to_regclass('idx_queue_history_job_id') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/8' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_queue_history_job_id ON queue_history (job_id)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) AND NOT to_regclass('pipestate_new_idx_queue_history_job_id') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0005/8' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_job_id') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1328,11 +1543,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock queue_history where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_job_id') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('queue_history')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_queue_history_job_id takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_job_id') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_queue_history_job_id was another one (%s): rebuilt as CREATE INDEX idx_queue_history_job_id ON queue_history (job_id)',
+    pg_get_indexdef(to_regclass('idx_queue_history_job_id')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_queue_history_job_id'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_queue_history_job_id'), 'idx_queue_history_job_id');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_queue_history_event') AND (i.indrelid <> to_regclass('queue_history') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(event)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_event exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_queue_history_event')));
+IF to_regclass('idx_queue_history_event') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indrelid = to_regclass('queue_history')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_event exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_event')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_event exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1352,12 +1628,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_queue_history_event' WHERE to_regclass('idx_queue_history_event') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0005/9' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_queue_history_event' WHERE to_regclass('pipestate_new_idx_queue_history_event') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_event') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')))
+  AND current_setting('pipestate.part', true) = '0005/9' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_queue_history_event ON queue_history (event)' WHERE NOT to_regclass('idx_queue_history_event') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/9' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_queue_history_event ON queue_history (event)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND NOT to_regclass('pipestate_new_idx_queue_history_event') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0005/9' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_event') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1369,11 +1651,72 @@ END IF;
 
 END $pipestate$;
 
+-- lock queue_history where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_event') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('queue_history')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_queue_history_event takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_event') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_queue_history_event was another one (%s): rebuilt as CREATE INDEX idx_queue_history_event ON queue_history (event)',
+    pg_get_indexdef(to_regclass('idx_queue_history_event')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_queue_history_event'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_queue_history_event'), 'idx_queue_history_event');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' WHERE i.indexrelid = to_regclass('idx_queue_history_created_at') AND (i.indrelid <> to_regclass('queue_history') OR i.indisunique <> false OR split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2) <> '(created_at)')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_created_at exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). Drop or rename it, then run the same again', pg_get_indexdef(to_regclass('idx_queue_history_created_at')));
+IF to_regclass('idx_queue_history_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indrelid = to_regclass('queue_history')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_created_at exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_created_at')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_created_at exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1393,12 +1736,18 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_queue_history_created_at' WHERE to_regclass('idx_queue_history_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0005/10' \gexec
 
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_queue_history_created_at' WHERE to_regclass('pipestate_new_idx_queue_history_created_at') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_created_at') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')))
+  AND current_setting('pipestate.part', true) = '0005/10' \gexec
+
 SELECT 'CREATE INDEX CONCURRENTLY idx_queue_history_created_at ON queue_history (created_at)' WHERE NOT to_regclass('idx_queue_history_created_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/10' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_queue_history_created_at ON queue_history (created_at)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND NOT to_regclass('pipestate_new_idx_queue_history_created_at') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0005/10' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indisvalid AND indisready));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_created_at') AND indisvalid AND indisready)));
 
 BEGIN;
 
@@ -1408,6 +1757,59 @@ IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/10' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
+END $pipestate$;
+
+-- lock queue_history where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_created_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('queue_history')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_queue_history_created_at takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_created_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_queue_history_created_at was another one (%s): rebuilt as CREATE INDEX idx_queue_history_created_at ON queue_history (created_at)',
+    pg_get_indexdef(to_regclass('idx_queue_history_created_at')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_queue_history_created_at'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_queue_history_created_at'), 'idx_queue_history_created_at');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
 END $pipestate$;
 
 UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0004';

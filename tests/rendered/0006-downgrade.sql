@@ -578,7 +578,10 @@ IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/3' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT origin, definition INTO entry FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name
+   AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
   back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
   IF to_regclass(back) IS NULL THEN RETURN; END IF;
   FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP

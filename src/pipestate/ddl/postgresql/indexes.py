@@ -1,4 +1,7 @@
-"""Indexes: built concurrently, rebuilt where an interrupted build left an INVALID one."""
+"""Indexes: built concurrently, rebuilt where a build was interrupted or the definition is another one."""
+
+from contextlib import suppress
+from dataclasses import replace
 
 from alembic import op
 from sqlalchemy import text
@@ -7,7 +10,8 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.ddl import objects, sql
 from pipestate.ddl.definitions import Index
 from pipestate.ddl.failure import MigrationError, sqlstate
-from pipestate.ddl.postgresql.locks import SESSION_LOCK_TIMEOUT
+from pipestate.ddl.postgresql.locks import SESSION_LOCK_TIMEOUT, lock_tables
+from pipestate.ddl.postgresql.names import fitted
 
 BUILD_PATIENCE = "10min"
 
@@ -20,32 +24,25 @@ OLDEST_TRANSACTION = text(
 
 
 def create_index(index: Index) -> None:
-    """Make sure that the index exists, is valid and is what it says; writers go on meanwhile.
+    """Make sure that the index exists, is valid and is what it says.
 
-    1. An index of that name with another definition is somebody else's: refuse.
+    1. An index of that name on another table, or one that belongs to a constraint: refuse.
     2. An INVALID one is what an interrupted build left: drop it concurrently.
-    3. Build what is missing, concurrently.
+    3. Build what is missing, concurrently; in place of another definition under a spare name.
+    4. That one takes the place of the old one in one short transaction, and it is said.
     """
-    exists = _exists(index)
-    sql.refuse_when(
-        f"EXISTS (SELECT FROM pg_index i JOIN pg_am m ON m.amname = 'btree' "
-        f"WHERE i.indexrelid = {sql.regclass(index.name)} AND ({_is_other(index)}))",
-        f"index {index.name} exists with another definition: {{actual}}; wanted: {index.statement()}. "
-        "Drop or rename it, then run the same again",
-        actual=f"pg_get_indexdef({sql.regclass(index.name)})",
-    )
-    sql.do_when(f"NOT {exists}", objects.remember("index", index.name))
+    _refuse(index)
+    sql.do_when(f"NOT {_exists(index)}", objects.remember("index", index.name))
+    spare = _spare(index)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
-        try:
-            sql.execute_when(
-                f"DROP INDEX CONCURRENTLY {sql.name(index.name)}", f"{exists} AND NOT {_valid(index)}"
-            )
-            sql.execute_when(index.statement(concurrently=True), f"NOT {exists}")
-        except DBAPIError as error:
-            raise _who_was_in_the_way(error, index) from error
+        _drop_when(index.name, f"{_exists(index)} AND NOT {_valid(index)}")
+        _drop_when(spare.name, f"{_exists(spare)} AND NOT ({_valid(spare)} AND {_is_other(index)})")
+        _build_when(index, f"NOT {_exists(index)}")
+        _build_when(spare, f"{_is_other(index)} AND NOT {_exists(spare)}")
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
-        sql.break_off_unless(_valid(index))
+        sql.break_off_unless(f"{_valid(index)} AND (NOT {_is_other(index)} OR {_valid(spare)})")
+    _swap(index, spare)
 
 
 def drop_index(name: str) -> None:
@@ -58,23 +55,83 @@ def drop_index(name: str) -> None:
         sql.emit(objects.forget("index", name))
 
 
+def _spare(index: Index) -> Index:
+    """The same index, under the name that it has until it takes the other one's place."""
+    return replace(index, name=fitted(f"pipestate_new_{index.name}"))
+
+
+def _oid(index: Index) -> str:
+    """The index as an expression: it lives in the schema of its table."""
+    schema, dot, _ = index.table.rpartition(".")
+    return sql.regclass(f"{schema}{dot}{index.name}")
+
+
 def _exists(index: Index) -> str:
-    return f"{sql.regclass(index.name)} IS NOT NULL"
+    return f"{_oid(index)} IS NOT NULL"
 
 
 def _valid(index: Index) -> str:
-    return (
-        "EXISTS (SELECT FROM pg_index "
-        f"WHERE indexrelid = {sql.regclass(index.name)} AND indisvalid AND indisready)"
-    )
+    return f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND indisvalid AND indisready)"
 
 
 def _is_other(index: Index) -> str:
-    actual = "split_part(pg_get_indexdef(i.indexrelid), ' USING btree ', 2)"
+    """Is there an index of that name with other columns, predicate or uniqueness?"""
+    actual = "split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2)"
     return (
-        f"i.indrelid <> {sql.regclass(index.table)} OR i.indisunique <> {str(index.unique).lower()} "
-        f"OR {actual} <> {sql.literal(index.definition())}"
+        f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND "
+        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {sql.literal(index.definition())}))"
     )
+
+
+def _refuse(index: Index) -> None:
+    actual = f"coalesce(pg_get_indexdef({_oid(index)}), 'no index')"
+    sql.refuse_when(
+        f"{_exists(index)} AND NOT EXISTS (SELECT FROM pg_index "
+        f"WHERE indexrelid = {_oid(index)} AND indrelid = {sql.regclass(index.table)})",
+        f"{index.name} exists, but is no index of {index.table}: {{actual}}; wanted: {index.statement()}. "
+        "Drop or rename it, then run the same again",
+        actual=actual,
+    )
+    sql.refuse_when(
+        f"{_is_other(index)} AND EXISTS (SELECT FROM pg_constraint WHERE conindid = {_oid(index)})",
+        f"index {index.name} exists with another definition: {{actual}}; wanted: {index.statement()}. It belongs to a "
+        "constraint, so it is not replaced: drop or rename the constraint, then run the same again",
+        actual=actual,
+    )
+
+
+def _drop_when(name: str, condition: str) -> None:
+    sql.execute_when(f"DROP INDEX CONCURRENTLY {sql.name(name)}", condition)
+
+
+def _build_when(index: Index, condition: str) -> None:
+    """Build it; where that fails, do not leave half an index that would go on refusing duplicates."""
+    try:
+        sql.execute_when(index.statement(concurrently=True), condition)
+    except DBAPIError as error:
+        reason = _who_was_in_the_way(error, index)
+        with suppress(DBAPIError):
+            _drop_when(index.name, f"{_exists(index)} AND NOT {_valid(index)}")
+        raise reason from error
+
+
+def _swap(index: Index, spare: Index) -> None:
+    ready = f"{_is_other(index)} AND {_valid(spare)}"
+    if not sql.is_offline() and not op.get_bind().exec_driver_sql(f"SELECT {ready}").scalar():
+        return
+    lock_tables(index.table, when=ready)
+    sql.do(
+        f"""  IF NOT ({ready}) THEN RETURN; END IF;
+  said := format({sql.literal(f"index {index.name} was another one (%s): rebuilt as {index.statement()}")},
+    pg_get_indexdef({_oid(index)}));
+  EXECUTE format('DROP INDEX %s', {_oid(index)});
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', {_oid(spare)}, {sql.literal(index.name)});
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);""",
+        "  said text;",
+        why=f"{index.name} takes the place of another index of that name",
+    )
+    sql.say_warnings()
 
 
 def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:

@@ -1,4 +1,4 @@
-"""Indexes on SQLite."""
+"""Indexes on SQLite: built, and rebuilt where the definition is another one, in the revision's transaction."""
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.definitions import Index
@@ -11,11 +11,15 @@ def create_index(index: Index) -> None:
     if actual is None:
         sql.emit(index.statement())
         sql.emit(objects.remember("index", index.name))
-    elif look.folded(actual) != look.folded(index.statement()):
+    elif index.name not in look.indexes(index.table):
         raise MigrationError(
-            f"index {index.name} exists with another definition: {actual}; wanted: {index.statement()}. "
+            f"{index.name} exists, but is no index of {index.table}: {actual}; wanted: {index.statement()}. "
             "Drop or rename it, then run the same again"
         )
+    elif look.folded(actual) != look.folded(index.statement()):
+        sql.emit(f"DROP INDEX {sql.name(index.name)}")
+        sql.emit(index.statement())
+        sql.log.warning("index %s was another one (%s): rebuilt as %s", index.name, actual, index.statement())
 
 
 def drop_index(name: str) -> None:

@@ -15,7 +15,7 @@ from pipestate.ddl.sqlite import look
 
 @contextmanager
 def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperations]:
-    """Alembic's batch rebuild, keeping what it loses: nameless CHECKs, triggers, indexes on expressions.
+    """Alembic's batch rebuild, keeping what it loses: nameless CHECKs, triggers, indexes on expressions, counters.
 
     What names one of `without` (columns or constraints that are about to go) goes with it.
     """
@@ -32,13 +32,16 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
         for check in checks
         if check["name"] is None and not gone.search(check["sqltext"])
     ]
-    attached = look.attached(table)
+    attached, counted = look.attached(table), look.counter_of(table)
     for name in look.indexes(table):
         if gone.search(attached[name]):
             sql.emit(f"DROP INDEX {sql.name(name)}")
     # Views that read the table must not be looked at while it is away.
     sql.emit("PRAGMA legacy_alter_table = ON")
-    with op.batch_alter_table(table, recreate="always", table_args=tuple(nameless)) as batch:
+    counts = {} if counted is None else {"sqlite_autoincrement": True}
+    with op.batch_alter_table(
+        table, recreate="always", table_args=tuple(nameless), table_kwargs=counts
+    ) as batch:
         for check in checks:
             if check["name"] and check["name"] not in without and gone.search(check["sqltext"]):
                 batch.drop_constraint(check["name"], type_="check")
@@ -47,6 +50,7 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
     for name, statement in attached.items():
         if name not in look.attached(table) and not gone.search(statement):
             sql.emit(statement)
+    _count_on(table, counted)
 
 
 def rebuild_as(table: str, created: str, attached: Mapping[str, str]) -> None:
@@ -65,6 +69,11 @@ def rebuild_as(table: str, created: str, attached: Mapping[str, str]) -> None:
     sql.emit("PRAGMA legacy_alter_table = OFF")
     for statement in {**now, **attached}.values():
         sql.emit(statement)
+    _count_on(table, counted)
+
+
+def _count_on(table: str, counted: int | None) -> None:
+    """Have AUTOINCREMENT go on from the number that it had reached."""
     if counted is not None:
         sql.emit(f"UPDATE sqlite_sequence SET seq = {counted} WHERE name = {sql.literal(table)}")
 

@@ -9,7 +9,10 @@ DECLARE
   said text;
 BEGIN
   IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT origin, definition INTO entry FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  SELECT origin, definition INTO entry FROM pipestate_archive.manifest
+   WHERE kind = 'table' AND name = the_name
+   AND NOT definition ? 'absent';
+  IF NOT FOUND THEN RETURN; END IF;
   back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
   IF to_regclass(back) IS NULL THEN RETURN; END IF;
   FOR rule IN SELECT jsonb_array_elements(entry.definition -> 'foreign_keys') LOOP
