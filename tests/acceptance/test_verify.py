@@ -193,7 +193,7 @@ def test_markdown_is_a_table_a_phase(legacy: Database) -> None:
     Chain(legacy).upgrade("0005")
     out = on(legacy, "verify", "--phase", "readiness", "--format", "markdown").stdout
     assert "| ❌ | `soak` |" in out
-    assert "| ✅ | `stuck-sites` | `stuck_pct < 1.0` | stuck_pct is 0.0, required &lt; 1.0 |" in out
+    assert "| ✅ | `stuck-sites` | `stuck_pct < 1.0` | stuck\\_pct is 0.0, required \\< 1.0 |" in out
 
 
 def test_an_output_that_cannot_be_written(legacy: Database) -> None:
@@ -210,7 +210,7 @@ def test_a_recorded_run_is_in_the_ledger(legacy: Database) -> None:
     assert ("sites-consolidation", "readiness", "closed", "0005") in rows
     assert not [row for row in rows if row[1] in ("preflight", "cleanup")], "a phase that did not run"
     entries = json.loads(on(legacy, "history", "--json").stdout)
-    assert {"verify"} == {entry["kind"] for entry in entries}
+    assert {"verify", "upgrade"} == {entry["kind"] for entry in entries}
 
 
 def test_history_is_newest_first(legacy: Database) -> None:
@@ -219,7 +219,8 @@ def test_history_is_newest_first(legacy: Database) -> None:
     assert on(legacy, "observe", "--set", "sqs_queue_depth=12", "--set", "sqs_dlq_depth=0").returncode == 0
     kinds = [entry["kind"] for entry in json.loads(on(legacy, "history", "--json", "--limit", "2").stdout)]
     assert kinds == ["observation", "observation"]
-    assert "backup-taken: s3://x" in on(legacy, "history").stdout
+    signed = json.loads(on(legacy, "history", "--json", "--event", "sign-off").stdout)
+    assert [entry["what"].endswith("backup-taken: s3://x") for entry in signed] == [True]
 
 
 def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:

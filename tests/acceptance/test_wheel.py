@@ -98,7 +98,9 @@ def test_what_the_readme_says_of_the_wheel(installed: Installed, pg_legacy: Chai
 
 
 def test_the_variants_for_sqlite_come_along(installed: Installed) -> None:
-    said = installed.must("pipestate runbook show sites-consolidation --phase expand --dialect sqlite")
+    said = installed.must(
+        "pipestate runbook show sites-consolidation --phase expand --dialect sqlite --shipped"
+    )
     assert "shipped/runbooks/sites-consolidation.sqlite.md:" in said
 
 
