@@ -9,19 +9,33 @@ import unicodedata
 
 # Characters that change how others are shown: they are as hostile as control characters.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_HOSTILE = re.compile("[\x7f-\x9f\u2028\u2029" + "".join(sorted(_BIDI)) + "]")
+_COMMAND = re.compile(r"(?<!\S)::")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$^@:-])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$@])")
 
 
 def plain(text: str) -> str:
     r"""Show a text on one line, with every control character visible.
 
-    >>> plain("a\x1b[31mb\nc"), plain("naïve ✓")
-    ('a\\x1b[31mb\\nc', 'naïve ✓')
+    A word that begins with `::` gets a backslash: at the start of a line a CI runner would obey it.
+
+    >>> plain("a\x1b[31mb\nc"), plain("naïve ✓"), plain("::error x::int")
+    ('a\\x1b[31mb\\nc', 'naïve ✓', '\\::error x::int')
     """
+    text = _COMMAND.sub(r"\\::", text)
     if text.isprintable():
         return text
     return "".join(_visible(character) for character in text)
+
+
+def json_text(dumped: str) -> str:
+    r"""Escape in a JSON document what a terminal would obey; it stays the same document.
+
+    >>> json_text('"a\x9bb"')
+    '"a\\u009bb"'
+    """
+    return _HOSTILE.sub(lambda found: f"\\u{ord(found[0]):04x}", dumped)
 
 
 def plain_lines(text: str) -> str:
@@ -37,7 +51,7 @@ def github(text: str) -> str:
     r"""Escape a text for the message of a workflow command.
 
     >>> github("50 %\n::error::x")
-    '50 %25\\n::error::x'
+    '50 %25\\n\\::error::x'
     """
     return plain(text).replace("%", "%25")
 
@@ -51,10 +65,9 @@ def markdown(text: str) -> str:
     r"""Escape a text so that Markdown shows it as it is: no link, image, mention, heading, HTML or table cell.
 
     >>> markdown("![x](http://e) @you <b>")
-    '\\!\\[x\\]\\(http\\:\\/\\/e\\) \\@\u200byou \\<b\\>'
+    '!\\[x\\](http://e) \\@\u200byou \\<b\\>'
     """
-    escaped = _MARKDOWN.sub(r"\\\1", plain(text)).replace("/", "\\/")
-    return escaped.replace("\\@", "\\@\u200b")
+    return _MARKDOWN.sub(r"\\\1", plain(text)).replace("\\@", "\\@\u200b")
 
 
 def markdown_code(text: str) -> str:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from bed import Database
 from miniatures import copy_project
@@ -156,6 +157,21 @@ def test_sections_and_the_hints_that_repeat_them(tmp_path: Path) -> None:
         tmp_path, "status", "--config", "sections/alembic.ini", "--name", "sales", "--database-url", url
     )
     assert f"pipestate plan --config sections/alembic.ini --name sales --database-url {url}\n" in done.stdout
+
+
+def test_a_closed_gate_repeats_alembics_options(tmp_path: Path) -> None:
+    directory = copy_project("stock", tmp_path)
+    url = f"sqlite:///{directory / 'app.sqlite'}"
+    ini = directory / "alembic.ini"
+    ini.write_text(ini.read_text().replace("[alembic]", "[orders]"))
+    argv = ["alembic", "-c", "stock/alembic.ini", "-n", "orders", "upgrade"]
+    assert run_program([*argv, "a1"], cwd=tmp_path, environment=os.environ).returncode == 0
+    Database(make_url(url)).run(*["INSERT INTO t_a1 VALUES (1)"] * 4)
+    done = run_program([*argv, "head"], cwd=tmp_path, environment=os.environ)
+    assert done.returncode == 255
+    hint = "pipestate verify orders --phase ready --config stock/alembic.ini --name orders"
+    assert f"To look closer: {hint}\n" in done.stderr, done.stderr
+    assert pipestate(tmp_path, *hint.split()[1:]).returncode == 1
 
 
 def test_a_hint_never_shows_a_password(pg: Database, tmp_path: Path) -> None:

@@ -4,12 +4,16 @@ The tests only use commands, SQL and files. What 0.1.0 spelt otherwise is transl
 so that each attack can be seen to succeed there.
 """
 
+import atexit
 import importlib.util
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -22,6 +26,7 @@ PYTHON = os.environ.get("PIPESTATE_ATTACK_PYTHON", sys.executable)
 PATIENCE_S = 120
 
 Done = subprocess.CompletedProcess[str]
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @cache
@@ -36,17 +41,28 @@ def run(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -> 
     everything = {**os.environ, **(environment or {})}
     if sys.executable == PYTHON:
         return run_program(argv, cwd=cwd, environment=everything)
-    command = [PYTHON, "-m", *argv]
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env=everything,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+    with tempfile.TemporaryDirectory() as outputs, _ONE_AT_A_TIME:
+        out, err = (Path(outputs, name) for name in ("out", "err"))
+        wanted = {"argv": argv, "cwd": str(cwd), "environment": everything, "out": str(out), "err": str(err)}
+        server = _forks()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        print(json.dumps(wanted), file=server.stdin, flush=True)
+        code = int(server.stdout.readline())
+        return Done(argv, code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+@cache
+def _forks() -> "subprocess.Popen[str]":
+    """Start what runs commands with another Python; it ends with this process."""
+    server = subprocess.Popen(
+        [PYTHON, str(Path(__file__).with_name("forks.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
+    atexit.register(server.kill)
+    return server
 
 
 @contextmanager

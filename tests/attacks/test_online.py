@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from attacks import attacked
 from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed
 from attacks.sessions import uncommitted, wait_until, waits_for_lock, while_committing
+from attacks.worlds import TABLES
+from bed import Postgres
 
 PHASE = 'ready: {from: "b2", until: "c3", opens: ["c3"]}'
 APPROVED = """-- check: approved
@@ -206,3 +209,26 @@ def test_a_page_edited_between_the_looks_changes_nothing(gated: Project) -> None
         gated.write(PAGE, EASY)
         writer.commit()
         assert_refused(attacking.result(), gated.database, "quiet: ")
+
+
+# --- The shipped chain -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+@pytest.mark.parametrize("way", ["alembic", "psql"])
+def test_a_write_between_the_look_and_the_lock_of_0006_is_seen(
+    postgres: Postgres, tmp_path: Path, way: str, isolation: str
+) -> None:
+    database = postgres.copy_of("attacked shipped-tables", lambda fresh: TABLES.fill(fresh, tmp_path))
+    name = database.url.database
+    database.run(f"ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'")
+    root, url = attacked.shipped_ini().parent, {"DATABASE_URL": database.text}
+
+    def attack() -> object:
+        if way == "psql":
+            return feed(database, TABLES.write_script(database, tmp_path))
+        return attacked.run("alembic", "upgrade", "head", cwd=root, environment=url)
+
+    while_committing(database, "site_progress", "UPDATE site_progress SET updated_at = now()", attack)
+    assert TABLES.state(database) == TABLES.before
+    postgres.drop(database)

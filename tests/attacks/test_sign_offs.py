@@ -166,7 +166,10 @@ def test_a_ledger_that_somebody_else_has_made_is_none(
         f"GRANT CREATE ON DATABASE {gated.database.url.database} TO {forger.url.username}",
         f"GRANT CREATE, USAGE ON SCHEMA public TO {forger.url.username}",
     )
-    said = feed(forger, dump(signed.database, *parts, "--no-privileges"), "-v", "ON_ERROR_STOP=1")
+    ledger = dump(signed.database, *parts, "--no-privileges")
+    # A newer pg_dump begins with a setting that an older server does not know.
+    ledger = ledger.replace("SET transaction_timeout = 0;", "")
+    said = feed(forger, ledger, "-v", "ON_ERROR_STOP=1")
     assert "ERROR" not in said, said
     schema, name = ("public", "pipestate_attestation") if is_first_version() else ("pipestate", "attestation")
     forger.run(f"INSERT INTO {schema}.{name} {FORGED[name]}")

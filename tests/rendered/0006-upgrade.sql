@@ -239,7 +239,7 @@ FROM (SELECT current_stage::text <> 'completed'
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+-- reconciliation-runs: runs = 10 and most_found < 5 and minutes_ago <= 60
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -269,24 +269,24 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
-       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
 FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
       WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
       ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."minutes_ago" <= 60 AND q."minutes_ago"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -655,7 +655,7 @@ BEGIN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
@@ -683,7 +683,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'c5a9802c64580bb92013416ce92a5bdca40293383fab4d31412d513a012c0601', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1048,7 +1048,7 @@ FROM (SELECT current_stage::text <> 'completed'
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+-- reconciliation-runs: runs = 10 and most_found < 5 and minutes_ago <= 60
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1078,24 +1078,24 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
-       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
 FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
       WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
       ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."minutes_ago" <= 60 AND q."minutes_ago"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -1464,7 +1464,7 @@ BEGIN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
@@ -1492,7 +1492,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'c5a9802c64580bb92013416ce92a5bdca40293383fab4d31412d513a012c0601', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1749,7 +1749,7 @@ FROM (SELECT current_stage::text <> 'completed'
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
--- reconciliation-runs: runs = 10 and most_found < 5 and oldest_hours <= 6
+-- reconciliation-runs: runs = 10 and most_found < 5 and minutes_ago <= 60
 DO $pipestate$
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -1779,24 +1779,24 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
-       ceil(extract(epoch FROM now() - min(finished_at))::numeric / 360.0) / 10.0 AS oldest_hours
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
 FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
       WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
       ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
-) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."oldest_hours" <= 6 AND q."oldest_hours"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
+) SELECT count(*), coalesce(bool_and((q."runs" = 10 AND q."runs"::text <> 'NaN') IS TRUE AND (q."most_found" < 5 AND q."most_found"::text <> 'NaN') IS TRUE AND (q."minutes_ago" <= 60 AND q."minutes_ago"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'runbooks/sites-consolidation.md:558', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:558', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
-    'required', 'runs = 10 and most_found < 5 and oldest_hours <= 6', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
+    'required', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'observed', coalesce(seen, jsonb_build_object('rows', n)),
     'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);
 END $pipestate$;
 
@@ -2165,7 +2165,7 @@ BEGIN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY['recent-site-progress-writes']::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] END) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
@@ -2193,7 +2193,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'b872250b817f4c8eb7fcbe4c996b526ac9f94121acec64f7e72ff1e9be14df4e', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'c5a9802c64580bb92013416ce92a5bdca40293383fab4d31412d513a012c0601', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from pipestate.chain.calls import Calls
 from pipestate.chain.graph import Chain, Revision
+from pipestate.chain.project import Named
 from pipestate.errors import ConfigError
 from pipestate.paths import from_here
 from pipestate.runbook.finding import Finding
@@ -19,11 +21,12 @@ def broken_opens(chain: Chain, runbooks: Iterable[Runbook]) -> list[Finding]:
     ]
 
 
-def refuse_broken_opens(chain: Chain, runbooks: Iterable[Runbook]) -> None:
+def refuse_broken_opens(chain: Chain, runbooks: Iterable[Runbook], named: Named) -> None:
     """Raise ConfigError with the first finding: a gate that nobody asks would be shown as one that holds."""
     found = broken_opens(chain, runbooks)
     if found:
-        more = f" ({len(found) - 1} more: pipestate runbook lint)" if len(found) > 1 else ""
+        lint = Calls(named).pipestate("runbook lint")
+        more = f" ({len(found) - 1} more: {lint})" if len(found) > 1 else ""
         raise ConfigError(f"{found[0]}{more}")
 
 

@@ -114,7 +114,7 @@ def history(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """The ledger, newest first.
+    """Show the ledger, newest first.
 
     Example: pipestate history --since 7d --event sign-off
     """

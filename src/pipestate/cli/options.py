@@ -112,9 +112,7 @@ def _named(config: str | None, section: str | None, scripts: str | None, shipped
 
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a command's first argument, a Target, a Project or a Named, by the options that name it."""
-    signature = inspect.signature(function)
-    first, *rest = signature.parameters.values()
-    options = PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation is Target else {})
+    first, *rest = inspect.signature(function).parameters.values()
 
     def command(**given: Any) -> Any:
         named = _named(**{option: given.pop(option) for option in PROJECT_OPTIONS})
@@ -125,16 +123,26 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         database = {option: given.pop(option) for option in DATABASE_OPTIONS}
         return function(make_target(find_project(named), **database), **given)
 
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in options.items()
-    ]
-    kept = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
     command.__name__, command.__doc__, command.__module__ = (
         function.__name__,
         function.__doc__,
         function.__module__,
     )
-    command.__signature__ = signature.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *more)}
+    return _with_options(
+        command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation is Target else {})
+    )
+
+
+def _with_options(
+    command: Callable[..., Any], own: list[inspect.Parameter], options: dict[str, Any]
+) -> Callable[..., Any]:
+    """Give a function the signature that Typer makes a command of."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(name, keyword, default=None, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    parameters = [*(parameter.replace(kind=keyword) for parameter in own), *shared]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

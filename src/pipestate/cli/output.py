@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError
+from pipestate.safe import json_text, plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +42,7 @@ def console() -> "Console":
 def say(sentence: str, *, err: bool = False) -> None:
     """A plain line; on a terminal, broken between words."""
     stream = sys.stderr if err else sys.stdout
+    sentence = plain_lines(sentence)
     if not stream.isatty():
         print(sentence, file=stream)
         return
@@ -50,7 +52,7 @@ def say(sentence: str, *, err: bool = False) -> None:
 
 
 def print_json(data: Any) -> None:
-    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    print(json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
 
 
 def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:

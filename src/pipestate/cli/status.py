@@ -18,7 +18,7 @@ def plan(to: Target, json_: AsJson = False) -> None:
     from pipestate.verify.select import find_phases
 
     books = every_runbook(to.project.runbooks)
-    refuse_broken_opens(to.chain, books)
+    refuse_broken_opens(to.chain, books, to.project.named)
     phases = find_phases([book for book in books if book.default], None)
     found = plan(to.chain, verify(to.url, phases, to.locate), to.calls)
     if json_:

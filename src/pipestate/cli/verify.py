@@ -113,7 +113,8 @@ def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: flo
     from pipestate.verify.select import find_phases
 
     phases = find_phases(books, phase)
-    refuse_broken_opens(to.chain, [book for book in books if any(book is each for each, _ in phases)])
+    asked = [book for book in books if any(book is each for each, _ in phases)]
+    refuse_broken_opens(to.chain, asked, to.project.named)
     return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs)
 
 

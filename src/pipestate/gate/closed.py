@@ -1,6 +1,8 @@
 """A gate that is closed, as Alembic wants to hear it."""
 
+from pipestate.chain.calls import Calls
 from pipestate.ddl.failure import MigrationError
+from pipestate.safe import plain
 from pipestate.verify.report import Report
 
 KEPT = {
@@ -14,15 +16,17 @@ class GateClosed(MigrationError):
 
     exit_code = 1
 
-    def __init__(self, report: Report, *, commits_each: bool = True) -> None:
+    def __init__(self, report: Report, calls: Calls, *, commits_each: bool = True) -> None:
         self.report = report
         ((runbook, phase),) = report.phases()
         closing = [verdict for verdict in phase.checks if verdict.closes]
-        lines = [f"  {verdict.check_id}: {verdict.message} ({verdict.source})" for verdict in closing]
+        lines = [
+            f"  {verdict.check_id}: {plain(verdict.message)} ({plain(verdict.source)})" for verdict in closing
+        ]
         if not closing:
             lines = ["  none of its checks applies here and blocks: nothing to ask is closed"]
         super().__init__(
             f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks do not "
             f"hold, so {KEPT[commits_each]}\n" + "\n".join(lines) + "\n"
-            f"To look closer: pipestate verify {runbook.name} --phase {phase.name}"
+            f"To look closer: {calls.pipestate(f'verify {runbook.name} --phase {phase.name}')}"
         )

@@ -22,6 +22,7 @@ from pipestate.ddl.mark import clear_mark
 from pipestate.errors import PipestateError
 from pipestate.gate import online, script
 from pipestate.gate.question import Question, read_question, running_revision
+from pipestate.interrupt import listen
 
 
 @contextmanager
@@ -44,6 +45,8 @@ def gate(
     """
     context = op.get_context()
     clear_mark()
+    if context.dialect.driver == "psycopg2" and _on_command_line(context):
+        listen()
     with heard_on_stderr(on_command_line=_on_command_line(context)), _as_alembic_hears_it():
         if isinstance(lock, str) or not lock:
             raise MigrationError(
@@ -110,6 +113,10 @@ def _as_alembic_hears_it() -> Iterator[None]:
         yield
     except MigrationError:
         raise
+    except KeyboardInterrupt as error:
+        raise MigrationError(
+            "interrupted: what ran was cancelled, nothing of this revision was done"
+        ) from error
     except PipestateError as error:
         raise MigrationError(f"{error}: nothing of this revision was done") from error
 

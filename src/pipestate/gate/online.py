@@ -26,6 +26,7 @@ from pipestate.ddl.failure import MigrationError, sqlstate, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
+from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import GateClosed
 from pipestate.gate.question import Question
 from pipestate.ledger.record import record_report
@@ -191,7 +192,8 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
         (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
     )
     if found.gate is not Gate.OPEN and force_reason() is None:
-        raise GateClosed(report, commits_each=commits_each(op.get_context()))
+        context = op.get_context()
+        raise GateClosed(report, calls_of(context.config), commits_each=commits_each(context))
     return report
 
 

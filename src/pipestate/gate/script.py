@@ -33,6 +33,10 @@ TIMEOUT = "pipestate.statement_timeout"
 END_OF_READING = "PSTRO"
 HEAD = r"""\set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off"""
+# Values come from the data: what a terminal would obey is shown as a question mark.
+SAFE = (
+    r"regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')"
+)
 BROKEN_OFF = (
     "an earlier part of this gate failed or was left out, so this one does nothing: run the whole script"
 )
@@ -221,7 +225,7 @@ def _judge(question: Question, ids: Sequence[str], again: set[str], number: int)
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> {wanted} THEN
       {sql.refusal(BROKEN_OFF)}
     END IF;
-    SELECT string_agg(format(E'\\n  %s: %s', r ->> 'check_id', r ->> 'message'), '') INTO found
+    SELECT string_agg(format(E'\\n  %s: %s', r ->> 'check_id', {SAFE}), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
       {closed}

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipestate.chain.calls import Calls
-from pipestate.render.text import clean, closing_line, more_rows
+from pipestate.render.text import closing_line, more_rows
+from pipestate.safe import plain
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport
 from pipestate.verify.values import Json
 from pipestate.verify.verdict import Outcome, Verdict
@@ -85,7 +86,7 @@ def _row(verdict: Verdict, *, narrow: bool) -> Table:
 
 
 def _said(verdict: Verdict) -> Text:
-    said = Text(clean(verdict.message))
+    said = Text(plain(verdict.message))
     if verdict.outcome is not Outcome.PASSED:
         said.stylize("" if verdict.went_wrong else "dim")
     if verdict.went_wrong:
@@ -105,7 +106,7 @@ def evidence_table(
     fitting = fit([(name, [_value(row.get(name)).plain for row in shown]) for name in columns], width)
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in fitting:
-        table.add_column(clean(column), no_wrap=True, overflow="ellipsis")
+        table.add_column(Text(plain(column)), no_wrap=True, overflow="ellipsis")
     for row in shown:
         table.add_row(*(_value(row.get(column)) for column in fitting))
     hint = f"; --json shows the first {len(rows)}" if len(rows) < total else ": --json shows them"
@@ -136,4 +137,4 @@ def fit(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
 def _value(value: Json) -> Text:
     if value is None:
         return Text("NULL", "dim")
-    return Text(clean(_FRACTION.sub(r"\1", str(value))))
+    return Text(plain(_FRACTION.sub(r"\1", str(value))))

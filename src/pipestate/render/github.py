@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pipestate.chain.calls import Calls
 from pipestate.render.markdown import as_markdown
-from pipestate.render.text import clean, closing_line
+from pipestate.render.text import closing_line
+from pipestate.safe import github, github_property
 from pipestate.verify.report import Report
 from pipestate.verify.verdict import Verdict
 
@@ -23,13 +24,5 @@ def as_github(report: Report, calls: Calls) -> str:
 def _annotation(verdict: Verdict) -> str:
     kind = "warning" if verdict.warned else "error"
     path, _, line = verdict.source.rpartition(":")
-    place = f"file={_property(path)},line={line},title={_property(verdict.check_id)}"
-    return f"::{kind} {place}::{_data(clean(verdict.message))}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    place = f"file={github_property(path)},line={line},title={github_property(verdict.check_id)}"
+    return f"::{kind} {place}::{github(verdict.message)}"

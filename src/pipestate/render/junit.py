@@ -3,7 +3,8 @@
 from xml.etree import ElementTree as ET
 
 from pipestate.render.machine import instant
-from pipestate.render.text import clean, evidence_lines
+from pipestate.render.text import evidence_lines
+from pipestate.safe import xml
 from pipestate.verify.report import PhaseReport, Report, RunbookReport, count
 from pipestate.verify.verdict import Outcome, Verdict
 
@@ -42,13 +43,15 @@ def _case(runbook: RunbookReport, phase: PhaseReport, verdict: Verdict) -> ET.El
         line=line,
         time=_seconds(verdict.duration_ms),
     )
-    message = clean(verdict.message)
+    message = xml(verdict.message)
     if verdict.outcome is Outcome.SKIPPED or verdict.warned:
         ET.SubElement(case, "skipped", message=f"warning: {message}" if verdict.warned else message)
     elif verdict.went_wrong:
         kind = "failure" if verdict.outcome is Outcome.FAILED else "error"
         element = ET.SubElement(case, kind, message=message, type=str(verdict.outcome))
-        element.text = "\n".join([f"required: {verdict.require}", verdict.source, *evidence_lines(verdict)])
+        element.text = xml(
+            "\n".join([f"required: {verdict.require}", verdict.source, *evidence_lines(verdict)])
+        )
     return case
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import URL
 
 from pipestate.config import shown
+from pipestate.safe import json_text
 from pipestate.verify.report import PhaseReport, Report, RunbookReport, count
 from pipestate.verify.verdict import Verdict
 
@@ -15,7 +16,7 @@ SCHEMA = Path(__file__).with_name("verify.schema.json")
 
 
 def as_json(report: Report) -> str:
-    return json.dumps(as_data(report), indent=2, ensure_ascii=False)
+    return json_text(json.dumps(as_data(report), indent=2, ensure_ascii=False))
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def error_as_json(url: URL | None, error: Exception) -> str:
         "summary": count(()),
         "runbooks": [],
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return json_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def instant(moment: datetime) -> str:

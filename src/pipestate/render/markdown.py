@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from pipestate.chain.calls import Calls
 from pipestate.render.machine import instant
-from pipestate.render.text import clean, closing_line, more_rows
+from pipestate.render.text import closing_line, more_rows
+from pipestate.safe import markdown, markdown_code
 from pipestate.verify.report import PhaseReport, Report, RunbookReport
 from pipestate.verify.verdict import Verdict
 
@@ -27,7 +28,7 @@ def _phase(runbook: RunbookReport, phase: PhaseReport) -> Iterator[str]:
     yield from ("", "| | check | required | observed |", "|---|---|---|---|")
     for verdict in ran:
         mark = "⚠️" if verdict.warned else MARKS[str(verdict.outcome)]
-        yield f"| {mark} | `{verdict.check_id}` | `{_code(verdict.require)}` | {_cell(verdict.message)} |"
+        yield f"| {mark} | `{verdict.check_id}` | `{markdown_code(verdict.require)}` | {markdown(verdict.message)} |"
     for verdict in ran:
         if verdict.evidence:
             yield from _evidence(verdict)
@@ -36,17 +37,9 @@ def _phase(runbook: RunbookReport, phase: PhaseReport) -> Iterator[str]:
 def _evidence(verdict: Verdict) -> Iterator[str]:
     columns = list(verdict.evidence[0])
     yield from ("", f"**{verdict.check_id}**", "")
-    yield "| " + " | ".join(_cell(column) for column in columns) + " |"
+    yield "| " + " | ".join(markdown(column) for column in columns) + " |"
     yield "|" + "---|" * len(columns)
     for row in verdict.evidence:
-        yield "| " + " | ".join(_cell(str(row.get(column))) for column in columns) + " |"
+        yield "| " + " | ".join(markdown(str(row.get(column))) for column in columns) + " |"
     for more in more_rows(verdict.evidence_rows, len(verdict.evidence)):
         yield from ("", more)
-
-
-def _code(text: str) -> str:
-    return clean(text).replace("|", "\\|").replace("`", "'")
-
-
-def _cell(text: str) -> str:
-    return clean(text).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipestate.render.console import GATES
-from pipestate.render.text import clean
+from pipestate.safe import plain
 from pipestate.verify.plan import Plan, Step
 
 
@@ -17,10 +17,10 @@ def print_plan(plan: Plan, console: Console) -> None:
         table.add_column(column, overflow="fold")
     for step in plan.steps:
         mark = Text("✓", "green") if step.applied else Text("·", "dim")
-        title = Text(clean(step.title), "" if step.applied else "dim")
+        title = Text(plain(step.title), "" if step.applied else "dim")
         for gate in step.gates:
             title.append(f"\ngate {gate.name} {gate.state}", GATES[gate.state])
-        table.add_row(mark, Text(clean(step.revision)), title)
+        table.add_row(mark, Text(plain(step.revision)), title)
     console.print(table)
     console.print(Text(f"\nNext: {plan.advice}", "bold"))
 

@@ -1,26 +1,14 @@
-"""What the formats share: evidence in plain lines, text without control characters, the closing line."""
-
-import re
+"""What the formats share: evidence in plain lines, the closing line."""
 
 from pipestate.chain.calls import Calls
+from pipestate.safe import plain
 from pipestate.verify.report import Gate, Report
 from pipestate.verify.verdict import Verdict
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-
-def clean(text: str) -> str:
-    """Without what a terminal would obey and XML refuses: rows come from a database.
-
-    >>> clean("a\\x1b[31mb")
-    'a�[31mb'
-    """
-    return _CONTROL.sub("\ufffd", text)
 
 
 def evidence_lines(verdict: Verdict) -> list[str]:
     """`name=value` pairs, a row a line, and how many are not shown."""
-    rows = [clean(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
+    rows = [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
     return rows + more_rows(verdict.evidence_rows, len(rows))
 
 

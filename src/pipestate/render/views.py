@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipestate.render.console import evidence_table
-from pipestate.render.text import clean, more_rows
+from pipestate.render.text import more_rows
+from pipestate.safe import plain
 from pipestate.verify.run import Shown
 from pipestate.verify.values import Json
 
@@ -20,7 +21,7 @@ def print_views(views: Sequence[Shown], console: Console) -> None:
     for view in views:
         console.print(Text(f"\n{view.id}", "bold"))
         if view.error:
-            console.print(Text(clean(view.error), "red"))
+            console.print(Text(plain(view.error), "red"))
         elif not view.rows:
             console.print(Text("(none)", "dim"))
         else:
@@ -55,15 +56,15 @@ def _distribution(rows: Rows, width: int) -> RenderableType:
     name, amount, *rest = rows[0]
     total = sum(int(str(row[amount])) for row in rows)
     table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column(clean(name), no_wrap=True)
-    table.add_column(clean(amount), justify="right", no_wrap=True)
+    table.add_column(Text(plain(name)), no_wrap=True)
+    table.add_column(Text(plain(amount)), justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, overflow="crop")
     for column in rest:
-        table.add_column(clean(column), justify="right", no_wrap=True, overflow="ellipsis")
+        table.add_column(Text(plain(column)), justify="right", no_wrap=True, overflow="ellipsis")
     for row in rows:
         bar = bar_of(int(str(row[amount])), total, min(BAR, width - 40))
-        others = ("" if row[column] is None else clean(str(row[column])) for column in rest)
-        table.add_row(clean(str(row[name])), str(row[amount]), Text(bar, "cyan"), *others)
+        others = ("" if row[column] is None else Text(plain(str(row[column]))) for column in rest)
+        table.add_row(Text(plain(str(row[name]))), str(row[amount]), Text(bar, "cyan"), *others)
     return table
 
 

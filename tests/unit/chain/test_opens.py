@@ -47,7 +47,7 @@ def test_a_revision_that_does_not_exist(miniature: Enter) -> None:
     (finding,) = found(project)
     assert "orders.md:9: phase ready opens b3, a revision that the chain does not have" in finding
     with pytest.raises(ConfigError, match="opens b3"):
-        refuse_broken_opens(read_chain(project), every_runbook(project.runbooks))
+        refuse_broken_opens(read_chain(project), every_runbook(project.runbooks), Named())
 
 
 def test_lint_holds_the_pages_of_the_project_against_its_chain(miniature: Enter, tmp_path: Path) -> None:

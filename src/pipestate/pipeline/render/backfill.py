@@ -7,7 +7,7 @@ from typing import Any
 from pipestate.pipeline.backfill import OUTCOMES, SiteCounts
 from pipestate.pipeline.planning import Outcome, Result, count
 from pipestate.plural import many
-from pipestate.render.text import clean
+from pipestate.safe import plain
 
 LINES = 10
 
@@ -18,7 +18,7 @@ def as_lines(results: Results, *, dry_run: bool) -> Iterator[str]:
     """Tell first what failed; what had moved on before is only counted."""
     told = [result for result in results if result.outcome is not Outcome.MOVED_ON]
     told.sort(key=lambda result: result.outcome is not Outcome.FAILED)
-    yield from (clean(f"  {_line(result)}") for result in told[:LINES])
+    yield from (plain(f"  {_line(result)}") for result in told[:LINES])
     if len(told) > LINES:
         yield f"  and {len(told) - LINES:,} more: --json shows them"
     if told:

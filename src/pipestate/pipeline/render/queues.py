@@ -14,7 +14,7 @@ from pipestate.pipeline.queues.figures import Figures, figures
 from pipestate.pipeline.queues.port import Blocked, Saved
 from pipestate.plural import many
 from pipestate.render.console import NARROW
-from pipestate.render.text import clean
+from pipestate.safe import plain
 
 # The states of a queue, in the order of the table.
 STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")
@@ -65,7 +65,7 @@ def left_alone(results: Results) -> Iterator[str]:
         ids = _ids(results, outcome)
         if ids:
             shown = ", ".join(ids[:IDS_SHOWN]) + (", …" if len(ids) > IDS_SHOWN else "")
-            yield clean(f"{told.format(many(len(ids), 'job'))}: {shown}")
+            yield plain(f"{told.format(many(len(ids), 'job'))}: {shown}")
 
 
 def cleared_as_data(
@@ -114,7 +114,7 @@ def print_depths(states: list[QueueState], console: Console) -> None:
     for at in wanted:
         table.add_column(names[at], justify="right", no_wrap=True)
     for state, row in zip(states, rows, strict=True):
-        table.add_row(clean(state.depth.queue), *(f"{row[at]:,}" for at in wanted))
+        table.add_row(plain(state.depth.queue), *(f"{row[at]:,}" for at in wanted))
     console.print(table)
     standing = total(states)
     console.print(

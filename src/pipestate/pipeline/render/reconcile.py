@@ -6,7 +6,7 @@ from typing import Any
 from pipestate.pipeline.planning import Result, count
 from pipestate.pipeline.reconcile import OUTCOMES, Action, Recovery
 from pipestate.plural import many
-from pipestate.render.text import clean
+from pipestate.safe import plain
 
 SHOWN = 10
 BUSY = "another reconciliation is under way: nothing to do"
@@ -33,7 +33,7 @@ def _lines(results: Results) -> Iterator[str]:
     smooth = [result for result in results if result.outcome.done]
     for result in [result for result in results if not result.outcome.done] + smooth[:SHOWN]:
         site = result.subject.site
-        yield clean(f"  {site.subdomain} ({site.stage}): {_told(result)}")
+        yield plain(f"  {site.subdomain} ({site.stage}): {_told(result)}")
     if len(smooth) > SHOWN:
         yield f"  and {len(smooth) - SHOWN} more: --json shows them"
 

@@ -8,5 +8,6 @@ down_revision = "a1"
 TABLES = []
 COLUMNS = {}
 
-contract = Contract("orders/ready", tables=TABLES, columns=COLUMNS)
-upgrade, downgrade = contract.upgrade, contract.downgrade
+if TABLES or COLUMNS:  # else the test has not said yet what goes
+    contract = Contract("orders/ready", tables=TABLES, columns=COLUMNS)
+    upgrade, downgrade = contract.upgrade, contract.downgrade

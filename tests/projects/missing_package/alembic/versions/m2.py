@@ -10,5 +10,5 @@ down_revision = ["m1"]
 
 
 def upgrade() -> None:
-    with ask(PHASE, lock=acme_models.TABLES):
+    with ask(PHASE, lock=acme_models.TABLES, revision=revision):
         op.drop_table("members")

@@ -12,7 +12,7 @@ down_revision = "a1"
 
 
 def upgrade() -> None:
-    with gate("orders/ready", lock=["t_a1"]):
+    with gate("orders/ready", lock=["t_a1"], revision=revision):
         op.execute("DROP TABLE t_a1")
 
 
