@@ -18,7 +18,7 @@ def timed(database: Database, statement: str) -> str:
         number, unit = match["number"], match["unit"]
         if database.is_sqlite:
             form = "%Y-%m-%dT%H:%M:%S" if match["text"] else "%Y-%m-%d %H:%M:%S"
-            return f"strftime('{form}', 'now', '-' || ({number}) || ' {unit}s')"
+            return f"strftime('{form}', 'now', -({number}) || ' {unit}s')"
         time = f"(now() - ({number}) * interval '1 {unit}')"
         return f"to_char({time} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')" if match["text"] else time
 

@@ -1,11 +1,11 @@
 """What a healthy queue looks like in the database, and every way to break it that queue-cutover must see."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from alembics import Chain
 from bed import Database
+from cases import Case, Page, case
+from moments import run_timed
 
 PROBES = ("sqs_queue_depth", "sqs_dlq_depth", "sqs_oldest_message_seconds", "prefect_failed_runs")
 INDEX = "uix_job_results_idempotency_key"
@@ -19,20 +19,6 @@ GIVE_A_DEFAULT = (
 )
 
 
-def on(database: Database, statement: str) -> str:
-    """`ago(90)` as this engine says 90 minutes ago."""
-    engine = (
-        r"datetime('now', -(\1) || ' minutes')"
-        if database.is_sqlite
-        else r"(now() - (\1) * interval '1 minute')"
-    )
-    return re.sub(r"ago\(([^()]+)\)", engine, statement)
-
-
-def run(database: Database, *statements: str) -> None:
-    database.run(*(on(database, statement) for statement in statements))
-
-
 def fill(database: Database) -> None:
     """20 jobs of an hour ago, all done in two minutes, and eight days of calm observations.
 
@@ -41,15 +27,15 @@ def fill(database: Database) -> None:
     Chain(database).upgrade("0005")
     sizes = dict.fromkeys(range(1, 21), 3) | {LARGE: 200, WITHOUT_SIZE: 1}
     jobs = ", ".join(
-        f"({job}, {'NULL' if job == WITHOUT_SIZE else size}, '{'failed' if job == WITH_A_FAILURE else 'completed'}', ago(60))"
+        f"({job}, {'NULL' if job == WITHOUT_SIZE else size}, '{'failed' if job == WITH_A_FAILURE else 'completed'}', <60 minutes ago>)"
         for job, size in sizes.items()
     )
     results = ", ".join(
-        f"({job}, 'dir{number}', '{status(job, number)}', 'key-{job}-{number}', ago(60), ago(58))"
+        f"({job}, 'dir{number}', '{status(job, number)}', 'key-{job}-{number}', <60 minutes ago>, <58 minutes ago>)"
         for job, size in sizes.items()
         for number in range(size)
     )
-    run(
+    run_timed(
         database,
         f"INSERT INTO jobs (id, package_size, status, created_at) VALUES {jobs}",
         "INSERT INTO job_results (job_id, directory_name, status, idempotency_key, created_at, updated_at) "
@@ -58,7 +44,7 @@ def fill(database: Database) -> None:
         *(
             "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "
             "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 384) "
-            f"SELECT '{probe}', 0, 'test', 'test', ago(11530 - 30 * i) FROM n"
+            f"SELECT '{probe}', 0, 'test', 'test', <11530 - 30 * i minutes ago> FROM n"
             for probe in PROBES
         ),
     )
@@ -73,254 +59,209 @@ def status(job: int, number: int) -> str:
 def observe(name: str, value: float, minutes: float = 1) -> str:
     return (
         "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "
-        f"VALUES ('{name}', {value}, 'test', 'test', ago({minutes}))"
+        f"VALUES ('{name}', {value}, 'test', 'test', <{minutes} minutes ago>)"
     )
 
 
 def add_job(job: int, minutes: int, status: str = "pending", size: str = "3") -> str:
     return (
         "INSERT INTO jobs (id, package_size, status, created_at) "
-        f"VALUES ({job}, {size}, '{status}', ago({minutes}))"
+        f"VALUES ({job}, {size}, '{status}', <{minutes} minutes ago>)"
     )
 
 
 def add_result(job: int, number: int, status: str, minutes: int) -> str:
     return (
         "INSERT INTO job_results (job_id, directory_name, status, idempotency_key, created_at, updated_at) "
-        f"VALUES ({job}, 'dir{number}', '{status}', 'key-{job}-{number}', ago({minutes}), ago({minutes}))"
+        f"VALUES ({job}, 'dir{number}', '{status}', 'key-{job}-{number}', <{minutes} minutes ago>, <{minutes} minutes ago>)"
     )
 
 
-@dataclass(frozen=True)
-class Broken:
-    """What breaks a check, and which others of the phase cannot but fail with it."""
-
-    phase: str
-    check: str
-    how: str
-    statements: tuple[str, ...]
-    also: frozenset[str] = frozenset()
-    engines: tuple[str, ...] = ("postgresql", "sqlite")
-    nothing_to_show: bool = False
-
-
-def broken(
-    phase: str, check: str, how: str, *statements: str, also: str = "", nothing_to_show: bool = False
-) -> Broken:
-    return Broken(phase, check, how, statements, frozenset(also.split()), nothing_to_show=nothing_to_show)
-
-
-def broken_index(phase: str) -> Iterator[Broken]:
+def broken_index(phase: str) -> Iterator[Case]:
     drop = f"DROP INDEX {INDEX}"
-    yield broken(phase, "idempotency-index", "dropped", drop)
-    yield broken(
-        phase,
-        "idempotency-index",
+    yield case(f"{phase}/idempotency-index", "dropped", drop)
+    yield case(
+        f"{phase}/idempotency-index",
         "not unique",
         drop,
         f"CREATE INDEX {INDEX} ON job_results (idempotency_key)",
     )
-    yield broken(
-        phase,
-        "idempotency-index",
+    yield case(
+        f"{phase}/idempotency-index",
         "over more columns",
         drop,
         f"CREATE UNIQUE INDEX {INDEX} ON job_results (idempotency_key, job_id)",
     )
-    yield broken(
-        phase,
-        "idempotency-index",
+    yield case(
+        f"{phase}/idempotency-index",
         "partial",
         drop,
         f"CREATE UNIQUE INDEX {INDEX} ON job_results (idempotency_key) WHERE status = 'submitted'",
     )
-    yield Broken(
-        phase,
-        "idempotency-index",
+    yield case(
+        f"{phase}/idempotency-index",
         "a key of its own for each delivery",
-        (f"ALTER TABLE job_results ALTER COLUMN idempotency_key SET DEFAULT {RANDOM_KEY}",),
-        engines=("postgresql",),
+        f"ALTER TABLE job_results ALTER COLUMN idempotency_key SET DEFAULT {RANDOM_KEY}",
+        only="postgresql",
     )
-    yield Broken(phase, "idempotency-index", "a default", GIVE_A_DEFAULT, engines=("sqlite",))
+    yield case(f"{phase}/idempotency-index", "a default", *GIVE_A_DEFAULT, only="sqlite")
     invalid = f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{INDEX}'::regclass"
-    yield Broken(phase, "idempotency-index", "INVALID", (invalid,), engines=("postgresql",))
+    yield case(f"{phase}/idempotency-index", "INVALID", invalid, only="postgresql")
 
 
-def broken_observation(phase: str, check: str, name: str, first_bad: float) -> Iterator[Broken]:
+def broken_observation(phase: str, check: str, name: str, first_bad: float) -> Iterator[Case]:
     also = "stable-hours" if phase in ("cutover", "cleanup") else ""
-    yield broken(phase, check, "out of bounds", observe(name, first_bad), also=also)
-    yield broken(phase, check, "unknown", observe(name, -1), also=also)
-    yield broken(
-        phase,
-        check,
+    yield case(f"{phase}/{check}", "out of bounds", observe(name, first_bad), also=also)
+    yield case(f"{phase}/{check}", "unknown", observe(name, -1), also=also)
+    yield case(
+        f"{phase}/{check}",
         "stale",
-        f"DELETE FROM pipestate.observation WHERE name = '{name}' AND observed_at > ago(61)",
+        f"DELETE FROM pipestate.observation WHERE name = '{name}' AND observed_at > <61 minutes ago>",
         also=also,
     )
-    yield broken(
-        phase,
-        check,
+    yield case(
+        f"{phase}/{check}",
         "missing",
         f"DELETE FROM pipestate.observation WHERE name = '{name}'",
         also=also,
-        nothing_to_show=True,
+        shows=False,
     )
 
 
-def broken_loss(phase: str, minutes: int) -> Iterator[Broken]:
+def broken_loss(phase: str, minutes: int) -> Iterator[Case]:
     """`minutes`: as old as the phase's window still sees."""
     check = "jobs-without-results"
-    yield broken(phase, check, "no results", add_job(21, minutes))
-    yield broken(phase, check, "no results, size unknown", add_job(21, minutes, size="NULL"))
-    yield broken(
-        phase,
-        check,
+    yield case(f"{phase}/{check}", "no results", add_job(21, minutes))
+    yield case(f"{phase}/{check}", "no results, size unknown", add_job(21, minutes, size="NULL"))
+    yield case(
+        f"{phase}/{check}",
         "partly processed",
         add_job(21, minutes, "in_progress"),
         add_result(21, 0, "submitted", minutes),
         add_result(21, 1, "failed", minutes),
     )
-    yield broken(
-        phase,
-        check,
+    yield case(
+        f"{phase}/{check}",
         "one still submitting",
         add_job(21, minutes, "in_progress"),
         *(add_result(21, number, "submitted", minutes) for number in range(2)),
         add_result(21, 2, "submitting", minutes),
     )
-    yield broken(
-        phase,
-        check,
+    yield case(
+        f"{phase}/{check}",
         "one directory twice",
         "UPDATE job_results SET directory_name = 'dir0' WHERE job_id = 5 AND directory_name = 'dir1'",
         "UPDATE jobs SET status = 'in_progress' WHERE id = 5",
     )
 
 
-def broken_agreement(phase: str) -> Iterator[Broken]:
+def broken_agreement(phase: str) -> Iterator[Case]:
     """20 jobs are compared: one that differs is exactly 95 %, and that is not more than 95."""
-    yield broken(phase, "agreement", "fails there only", "UPDATE jobs SET status = 'failed' WHERE id = 7")
-    yield broken(
-        phase,
-        "agreement",
+    yield case(f"{phase}/agreement", "fails there only", "UPDATE jobs SET status = 'failed' WHERE id = 7")
+    yield case(
+        f"{phase}/agreement",
         "fails here only",
         "UPDATE job_results SET status = 'failed' WHERE job_id = 7 AND directory_name = 'dir0'",
     )
-    yield broken(
-        phase,
-        "agreement",
+    yield case(
+        f"{phase}/agreement",
         "half done here",
         "DELETE FROM job_results WHERE job_id = 7 AND directory_name = 'dir0'",
         also="jobs-without-results" if phase == "shadow" else "processed",
     )
-    yield broken(
-        phase,
-        "agreement",
+    yield case(
+        f"{phase}/agreement",
         "still submitting here",
         "UPDATE job_results SET status = 'submitting' WHERE job_id = 7 AND directory_name = 'dir0'",
         also="jobs-without-results" if phase == "shadow" else "processed",
     )
 
 
-def broken_workers(phase: str) -> Iterator[Broken]:
-    yield broken(phase, "stale-workers", "silent", "UPDATE worker_heartbeats SET last_heartbeat = ago(3)")
-    yield broken(
-        phase,
-        "stale-workers",
+def broken_workers(phase: str) -> Iterator[Case]:
+    yield case(
+        f"{phase}/stale-workers", "silent", "UPDATE worker_heartbeats SET last_heartbeat = <3 minutes ago>"
+    )
+    yield case(
+        f"{phase}/stale-workers",
         "silent while starting",
         "INSERT INTO worker_heartbeats (worker_id, queue_name, status, last_heartbeat) "
-        "VALUES ('w2', 'jobs', 'starting', ago(3))",
+        "VALUES ('w2', 'jobs', 'starting', <3 minutes ago>)",
     )
-    yield broken(phase, "stale-workers", "none", "DELETE FROM worker_heartbeats")
+    yield case(f"{phase}/stale-workers", "none", "DELETE FROM worker_heartbeats")
 
 
-def broken_stability(phase: str, hours: int) -> Iterator[Broken]:
+def broken_stability(phase: str, hours: int) -> Iterator[Case]:
     inside = hours * 60 - 5
-    yield broken(
-        phase, "stable-hours", "ten seconds too early", observe(PROBES[0], 101, hours * 60 - 10 / 60)
+    yield case(
+        f"{phase}/stable-hours", "ten seconds too early", observe(PROBES[0], 101, hours * 60 - 10 / 60)
     )
-    yield broken(
-        phase,
-        "stable-hours",
+    yield case(
+        f"{phase}/stable-hours",
         "out of bounds, by a clock that is ahead",
         observe(PROBES[0], 101, -30),
         also="queue-depth",
     )
     bounds = zip(PROBES, (101, 1, 601, 1), strict=True)
     for name, value in bounds:
-        yield broken(phase, "stable-hours", f"{name} out of bounds", observe(name, value, inside))
-    yield broken(
-        phase,
-        "stable-hours",
+        yield case(f"{phase}/stable-hours", f"{name} out of bounds", observe(name, value, inside))
+    yield case(
+        f"{phase}/stable-hours",
         "a gap",
         f"DELETE FROM pipestate.observation WHERE name = 'sqs_queue_depth' "
-        f"AND observed_at > ago({inside + 60}) AND observed_at < ago({inside - 90})",
+        f"AND observed_at > <{inside + 60} minutes ago> AND observed_at < <{inside - 90} minutes ago>",
     )
-    yield broken(
-        phase,
-        "stable-hours",
+    yield case(
+        f"{phase}/stable-hours",
         "a short history",
-        f"DELETE FROM pipestate.observation WHERE observed_at < ago({inside})",
+        f"DELETE FROM pipestate.observation WHERE observed_at < <{inside} minutes ago>",
     )
 
 
-def broken_success(phase: str) -> Iterator[Broken]:
-    yield broken(
-        phase,
-        "success-rate",
+def broken_success(phase: str) -> Iterator[Case]:
+    yield case(
+        f"{phase}/success-rate",
         "too many failures",
         f"UPDATE job_results SET status = 'failed' WHERE job_id = {LARGE} AND id % 8 = 0",
     )
-    yield broken(
-        phase,
-        "success-rate",
+    yield case(
+        f"{phase}/success-rate",
         "a job of which nothing succeeded",
         "UPDATE job_results SET status = 'failed' WHERE job_id = 5",
     )
 
 
-CASES = [
-    broken("dual-write", "processed", "no results", add_job(21, 60)),
-    broken("dual-write", "processed", "only begun", add_job(21, 60), add_result(21, 0, "submitting", 60)),
-    broken(
-        "dual-write",
-        "processed",
+CASES = (
+    case("dual-write/processed", "no results", add_job(21, 60)),
+    case("dual-write/processed", "only begun", add_job(21, 60), add_result(21, 0, "submitting", 60)),
+    case(
+        "dual-write/processed",
         "1 result of 50",
         add_job(21, 60, size="50"),
         add_result(21, 0, "submitted", 60),
     ),
-    broken("dual-write", "processed", "no jobs", "DELETE FROM jobs", also="agreement"),
+    case("dual-write/processed", "no jobs", "DELETE FROM jobs", also="agreement"),
     *broken_agreement("dual-write"),
     *broken_index("dual-write"),
     *broken_observation("dual-write", "prefect-errors", "prefect_failed_runs", 1),
     *broken_observation("dual-write", "dead-letters", "sqs_dlq_depth", 11),
-    broken(
-        "shadow",
-        "p95-latency",
+    case(
+        "shadow/p95-latency",
         "two slow jobs of twenty",
-        "UPDATE job_results SET updated_at = ago(55) WHERE job_id IN (5, 6) AND directory_name = 'dir2'",
+        "UPDATE job_results SET updated_at = <55 minutes ago> WHERE job_id IN (5, 6) AND directory_name = 'dir2'",
     ),
-    broken(
-        "shadow",
-        "p95-latency",
-        "two stuck jobs",
-        add_job(21, 9),
-        add_job(22, 8),
-    ),
-    broken(
-        "shadow",
-        "success-rate",
+    case("shadow/p95-latency", "two stuck jobs", add_job(21, 9), add_job(22, 8)),
+    case(
+        "shadow/success-rate",
         "too many failures",
         f"UPDATE job_results SET status = 'failed' WHERE job_id = {LARGE} AND id % 8 = 0",
         f"UPDATE jobs SET status = 'failed' WHERE id = {LARGE}",
     ),
-    broken(
-        "shadow",
-        "success-rate",
+    case(
+        "shadow/success-rate",
         "nothing finished",
         "DELETE FROM jobs",
         also="p95-latency jobs-without-results agreement",
-        nothing_to_show=True,
+        shows=False,
     ),
     *broken_loss("shadow", 23 * 60),
     *broken_agreement("shadow"),
@@ -345,4 +286,11 @@ CASES = [
     *broken_observation("cleanup", "prefect-errors", "prefect_failed_runs", 1),
     *broken_index("cleanup"),
     *broken_workers("cleanup"),
-]
+)
+
+
+def refresh(database: Database) -> None:
+    run_timed(database, "UPDATE worker_heartbeats SET last_heartbeat = <0 minutes ago>")
+
+
+PAGE = Page("queue-cutover", healthy=fill, refresh=refresh, cases=CASES)

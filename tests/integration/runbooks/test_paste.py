@@ -6,9 +6,9 @@ import pytest
 
 from alembics import Chain, psql
 from bed import Database, Postgres
-from outcomes import shipped
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.markdown import Fence, blocks
+from verdicts import shipped
 
 RUNBOOKS = ("content-item-pipeline-state", "queue-cutover")
 

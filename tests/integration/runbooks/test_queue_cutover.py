@@ -1,4 +1,4 @@
-"""Every check of queue-cutover: passes on a healthy database, fails on one that is broken."""
+"""What queue-cutover promises besides its cases: ids, sign-offs, bounds, what its evidence shows, views."""
 
 import re
 from collections.abc import Iterator
@@ -7,54 +7,23 @@ import pytest
 
 from alembics import Chain
 from bed import Database, Postgres, Sqlite
-from integration.runbooks.evaluate import answers, ids, not_passed, views, without_advice
-from integration.runbooks.queue_cutover_cases import CASES, Broken, add_job, fill, observe, run
-from outcomes import shipped
+from integration.runbooks.queue_cutover_cases import PAGE, add_job, observe
+from moments import run_timed
+from verdicts import checks_of, ids, not_passed, rows_of, verdict, verdicts, views
 
-RUNBOOK = shipped("queue-cutover")
+RUNBOOK = PAGE.runbook
 
 
 @pytest.fixture
 def healthy(bed: Postgres | Sqlite) -> Iterator[Database]:
-    database = bed.copy_of("queue-cutover", fill)
-    run(database, "UPDATE worker_heartbeats SET last_heartbeat = ago(0)")
-    yield database
-    bed.drop(database)
-
-
-@pytest.mark.parametrize("phase", [phase.name for phase in RUNBOOK.phases])
-def test_every_check_passes_on_a_healthy_database(healthy: Database, phase: str) -> None:
-    found = answers(healthy, RUNBOOK, phase)
-    assert list(found) == ids(RUNBOOK, phase)
-    assert not_passed(found) == {}
-
-
-@pytest.mark.parametrize(
-    ("bed", "case"),
-    [
-        pytest.param(engine, case, id=f"{engine}-{case.phase}-{case.check}: {case.how}")
-        for case in CASES
-        for engine in case.engines
-    ],
-    indirect=["bed"],
-)
-def test_a_broken_database_fails_that_check_and_shows_why(healthy: Database, case: Broken) -> None:
-    run(healthy, *case.statements)
-    found = answers(healthy, RUNBOOK, case.phase)
-    assert set(not_passed(found)) == {case.check} | case.also
-    assert found[case.check].failed, found[case.check].message
-    assert bool(found[case.check].evidence) is not case.nothing_to_show
-
-
-def test_every_check_is_broken_in_every_phase() -> None:
-    checks = {(phase.name, id) for phase in RUNBOOK.phases for id in ids(RUNBOOK, phase.name)}
-    assert {(case.phase, case.check) for case in CASES} == checks
+    with PAGE.copy(bed, "cutover") as database:
+        yield database
 
 
 def test_the_ids_are_those_that_scripts_rely_on() -> None:
     signed = {signoff.id for phase in RUNBOOK.phases for signoff in phase.signoffs}
     assert signed == {"acceptance-passed", "no-complaints", "poller-decides"}
-    assert {id for phase in RUNBOOK.phases for id in ids(RUNBOOK, phase.name)} == {
+    assert {check.partition("/")[2] for check in checks_of(RUNBOOK)} == {
         "agreement",
         "processed",
         "success-rate",
@@ -93,10 +62,8 @@ def test_cleanup_asks_all_that_cutover_asks() -> None:
 
 def test_an_empty_database_opens_no_gate(chain: Chain) -> None:
     chain.upgrade("head")
-    for phase in RUNBOOK.phases:
-        assert set(not_passed(answers(chain.database, RUNBOOK, phase.name))) == set(
-            ids(RUNBOOK, phase.name)
-        ) - {"idempotency-index"}
+    closed = {check for check in checks_of(RUNBOOK) if not check.endswith("/idempotency-index")}
+    assert set(not_passed(verdicts(chain.database, RUNBOOK))) == closed
 
 
 @pytest.mark.parametrize(
@@ -105,23 +72,23 @@ def test_an_empty_database_opens_no_gate(chain: Chain) -> None:
         ("dual-write", observe("sqs_dlq_depth", 10)),
         ("shadow", observe("sqs_queue_depth", 100)),
         ("shadow", observe("sqs_oldest_message_seconds", 600)),
-        ("shadow", "UPDATE job_results SET updated_at = ago(55) WHERE job_id = 5"),
+        ("shadow", "UPDATE job_results SET updated_at = <55 minutes ago> WHERE job_id = 5"),
         ("shadow", add_job(21, 3)),
         ("dual-write", add_job(21, 9, "completed")),
         ("shadow", add_job(21, 25 * 60)),
         ("cutover", observe("sqs_queue_depth", 5000, 49 * 60)),
-        ("cutover", "DELETE FROM pipestate.observation WHERE observed_at < ago(2950)"),
+        ("cutover", "DELETE FROM pipestate.observation WHERE observed_at < <2950 minutes ago>"),
         ("cutover", observe("app_metric", 9999)),
     ],
 )
 def test_what_is_within_bounds_passes(healthy: Database, phase: str, statement: str) -> None:
-    run(healthy, statement)
-    assert not_passed(answers(healthy, RUNBOOK, phase)) == {}
+    run_timed(healthy, statement)
+    assert not_passed(verdicts(healthy, RUNBOOK, phase)) == {}
 
 
 def test_the_newest_observation_counts(healthy: Database) -> None:
-    run(healthy, observe("sqs_dlq_depth", 50, 2), observe("sqs_dlq_depth", 0, 1))
-    assert not_passed(answers(healthy, RUNBOOK, "shadow")) == {}
+    run_timed(healthy, observe("sqs_dlq_depth", 50, 2), observe("sqs_dlq_depth", 0, 1))
+    assert not_passed(verdicts(healthy, RUNBOOK, "shadow")) == {}
 
 
 def test_the_views_show_days_and_errors(healthy: Database) -> None:
@@ -140,21 +107,21 @@ def test_an_adopted_table_is_not_ready_while_its_keys_are_random(postgres: Postg
     Chain(database).upgrade("0005")
     delivery = "INSERT INTO job_results (job_id, directory_name, status) VALUES (1, 'dir0', 'submitted')"
     database.run("INSERT INTO jobs (id) OVERRIDING SYSTEM VALUE VALUES (1)", delivery, delivery)
-    answer = answers(database, RUNBOOK, "dual-write")["idempotency-index"]
-    assert [row[0] for row in answer.evidence] == ["the key has a default"]
+    answer = verdict(database, RUNBOOK, "dual-write/idempotency-index")
+    assert [row[0] for row in rows_of(answer)] == ["the key has a default"]
     database.run("ALTER TABLE job_results ALTER COLUMN idempotency_key DROP DEFAULT")
-    assert answers(database, RUNBOOK, "dual-write")["idempotency-index"].evidence == []
+    assert rows_of(verdict(database, RUNBOOK, "dual-write/idempotency-index")) == []
     postgres.drop(database)
 
 
 def test_a_job_that_never_reached_the_queue_is_told_from_one_without_results(healthy: Database) -> None:
-    run(
+    run_timed(
         healthy,
         add_job(21, 70),
         add_job(22, 60),
         "INSERT INTO queue_history (job_id, event) VALUES (22, 'received')",
     )
-    evidence = answers(healthy, RUNBOOK, "dual-write")["processed"].evidence
+    evidence = rows_of(verdict(healthy, RUNBOOK, "dual-write/processed"))
     assert [row[:2] for row in evidence] == [
         ("not in queue_history", 21),
         ("taken from the queue, no results", 22),
@@ -162,13 +129,13 @@ def test_a_job_that_never_reached_the_queue_is_told_from_one_without_results(hea
 
 
 def test_silent_and_missing_probes_come_first_in_the_evidence(healthy: Database) -> None:
-    run(
+    run_timed(
         healthy,
         "DELETE FROM pipestate.observation WHERE name = 'sqs_dlq_depth'",
-        "DELETE FROM pipestate.observation WHERE name = 'sqs_queue_depth' AND observed_at > ago(90)",
+        "DELETE FROM pipestate.observation WHERE name = 'sqs_queue_depth' AND observed_at > <90 minutes ago>",
         observe("prefect_failed_runs", 1),
     )
-    evidence = answers(healthy, RUNBOOK, "cutover")["stable-hours"].evidence
+    evidence = rows_of(verdict(healthy, RUNBOOK, "cutover/stable-hours"))
     assert {row[:2] for row in evidence[:2]} == {
         ("never observed", "sqs_dlq_depth"),
         ("silent since then", "sqs_queue_depth"),
@@ -177,18 +144,18 @@ def test_silent_and_missing_probes_come_first_in_the_evidence(healthy: Database)
 
 
 def test_the_evidence_names_the_job_of_which_nothing_succeeded(healthy: Database) -> None:
-    run(healthy, "UPDATE job_results SET status = 'failed', error_message = 'gone' WHERE job_id = 5")
-    evidence = answers(healthy, RUNBOOK, "cutover")["success-rate"].evidence
+    run_timed(healthy, "UPDATE job_results SET status = 'failed', error_message = 'gone' WHERE job_id = 5")
+    evidence = rows_of(verdict(healthy, RUNBOOK, "cutover/success-rate"))
     assert evidence[0] == ("nothing succeeded", 5, 0, 3, "gone")
 
 
 def test_a_worker_that_is_alive_is_no_evidence(healthy: Database) -> None:
-    run(
+    run_timed(
         healthy,
         "INSERT INTO worker_heartbeats (worker_id, queue_name, status, last_heartbeat) "
-        "VALUES ('w2', 'jobs', 'paused', ago(3))",
+        "VALUES ('w2', 'jobs', 'paused', <3 minutes ago>)",
     )
-    evidence = answers(healthy, RUNBOOK, "cutover")["stale-workers"].evidence
+    evidence = rows_of(verdict(healthy, RUNBOOK, "cutover/stale-workers"))
     assert [row[:2] for row in evidence] == [("silent", "w2")]
 
 
@@ -199,9 +166,5 @@ def test_a_worker_that_is_alive_is_no_evidence(healthy: Database) -> None:
 def test_the_evidence_begins_with_the_observation_that_counts(
     healthy: Database, check: str, name: str
 ) -> None:
-    run(healthy, observe(name, 70, 1), observe(name, 5, 20))
-    assert answers(healthy, RUNBOOK, "dual-write")[check].evidence[0][0] == 70
-
-
-def test_every_check_has_advice_under_its_block() -> None:
-    assert without_advice(RUNBOOK) == []
+    run_timed(healthy, observe(name, 70, 1), observe(name, 5, 20))
+    assert rows_of(verdict(healthy, RUNBOOK, f"dual-write/{check}"))[0][0] == 70

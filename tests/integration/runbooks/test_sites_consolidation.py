@@ -1,4 +1,4 @@
-"""The runbook sites-consolidation: each check holds on a healthy database and fails on a broken one."""
+"""What sites-consolidation promises besides its cases: ids, words, pasting into psql, corners."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,16 +8,16 @@ import pytest
 
 from alembics import Chain, psql
 from bed import Database, Postgres, Sqlite
+from cases import Case
 from healthy import build_healthy, reconciliation, recorded, refresh
+from integration.runbooks.sites_consolidation_cases import PAGE
 from moments import run_timed
-from outcomes import applies, dialect, evidence, find_check, outcome, outcomes, shipped
-from pipestate.runbook.lint import lint
 from pipestate.runbook.markdown import Fence, blocks
 from pipestate.runbook.model import Check, Level, SignOff
 from pipestate.verify.verdict import Outcome
-from site_breaks import BREAKS, Break
+from verdicts import applies, dialect, not_passed, rows_of, verdict, verdicts
 
-RUNBOOK = shipped("sites-consolidation")
+RUNBOOK = PAGE.runbook
 PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
 
 PROMISED = {
@@ -56,34 +56,25 @@ SIGN_OFFS = {"backup-taken", "code-deployed", "dry-run-done", "watched-24h"}
 @pytest.fixture
 def ready(bed: Postgres | Sqlite) -> Iterator[Database]:
     """Healthy, at 0005: everything is there for the contract."""
-    yield from healthy_copy(bed, "0005")
+    with PAGE.copy(bed, "readiness") as database:
+        yield database
 
 
 @pytest.fixture
 def contracted(bed: Postgres | Sqlite) -> Iterator[Database]:
-    yield from healthy_copy(bed, "0007")
-
-
-def healthy_copy(bed: Postgres | Sqlite, revision: str) -> Iterator[Database]:
-    database = bed.copy_of(f"healthy-{revision}", partial(build_healthy, revision=revision))
-    refresh(database)
-    yield database
-    bed.drop(database)
+    with PAGE.copy(bed, "cleanup") as database:
+        yield database
 
 
 def variants() -> str:
     return Path(str(RUNBOOK.variants)).read_text(encoding="utf-8")
 
 
-def check_of(database: Database, address: str) -> Outcome:
-    return outcome(database, find_check(RUNBOOK, address, database)).outcome
+def check_of(database: Database, check: str) -> Outcome:
+    return verdict(database, RUNBOOK, check).outcome
 
 
 # --- The page --------------------------------------------------------------------------------------
-
-
-def test_the_runbook_has_nothing_to_object_to() -> None:
-    assert lint(RUNBOOK.path) == []
 
 
 def test_the_ids_are_those_that_scripts_rely_on() -> None:
@@ -139,12 +130,12 @@ def test_stuck_is_defined_once() -> None:
 # --- Healthy ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("revision", ["0005", "0006", "0007"])
-def test_every_check_passes_on_a_healthy_database(bed: Postgres | Sqlite, revision: str) -> None:
-    for database in healthy_copy(bed, revision):
-        seen = outcomes(database, RUNBOOK)
-        assert len(seen) >= 3
-        assert {address for address, outcome in seen.items() if outcome is not PASSED} == set()
+def test_every_check_passes_between_the_two_contracts(bed: Postgres | Sqlite) -> None:
+    database = bed.copy_of("healthy-0006", partial(build_healthy, revision="0006"))
+    refresh(database)
+    assert len(found := verdicts(database, RUNBOOK)) >= 3
+    assert not_passed(found) == {}
+    bed.drop(database)
 
 
 def test_every_view_shows_something(ready: Database) -> None:
@@ -162,8 +153,8 @@ def test_every_view_shows_something(ready: Database) -> None:
 
 
 def test_every_block_pastes_into_psql(postgres: Postgres) -> None:
-    for revision in ("0005", "0007"):
-        for database in healthy_copy(postgres, revision):
+    for revision, phase in (("0005", "readiness"), ("0007", "cleanup")):
+        with PAGE.copy(postgres, phase) as database:
             script = "\n".join(_blocks(revision))
             done = psql(database, script, "-v", "ON_ERROR_STOP=1")
             assert done.returncode == 0, done.stderr
@@ -183,45 +174,13 @@ def _blocks(revision: str) -> Iterator[str]:
             yield "\n".join(lines[part.line : end])
 
 
-# --- Broken ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
-def test_every_check_is_broken_here(engine: str) -> None:
-    broken = {each.check for each in BREAKS if each.only in (None, engine)}
-    others = SIGN_OFFS | (POSTGRESQL if engine == "sqlite" else set())
-    assert broken == {f"{phase}/{id}" for phase, ids in PROMISED.items() for id in ids - others}
-
-
-CASES = [
-    pytest.param(engine, each, id=f"{engine}-{each}")
-    for engine in ("postgresql", "sqlite")
-    for each in BREAKS
-    if each.only in (None, engine)
-]
-
-
-@pytest.mark.parametrize(("bed", "broken"), CASES, indirect=["bed"])
-def test_a_check_fails_alone_and_shows_why(bed: Postgres | Sqlite, broken: Break) -> None:
-    for database in healthy_copy(bed, "0007" if broken.check.startswith("cleanup/") else "0005"):
-        run_timed(database, *broken.statements)
-        seen = outcomes(database, RUNBOOK)
-        assert seen[broken.check] is FAILED
-        others = {address for address, outcome in seen.items() if outcome is not PASSED} - {broken.check}
-        assert others == set(broken.also)
-        rows = evidence(database, find_check(RUNBOOK, broken.check, database))
-        assert len(rows) <= 10
-        if not any(statement.startswith("DELETE") for statement in broken.statements):
-            assert rows, "nothing is shown"
-
-
 # --- Corners ---------------------------------------------------------------------------------------
 
 
 def test_nothing_is_divided_by_zero_on_an_empty_database(chain: Chain) -> None:
     chain.upgrade("0005")
     judged = {
-        id: outcome(chain.database, find_check(RUNBOOK, id, chain.database))
+        id: verdict(chain.database, RUNBOOK, id)
         for id in ("readiness/stuck-sites", "readiness/health-score", "backfill/failure-rate")
     }
     assert {id: each.outcome for id, each in judged.items()} == dict.fromkeys(judged, PASSED)
@@ -231,8 +190,8 @@ def test_nothing_is_divided_by_zero_on_an_empty_database(chain: Chain) -> None:
 
 def test_what_was_never_recorded_never_passes(chain: Chain) -> None:
     chain.upgrade("0005")
-    seen = outcomes(chain.database, RUNBOOK)
-    assert {address for address, outcome in seen.items() if outcome is FAILED} == {
+    seen = {check: each.outcome for check, each in verdicts(chain.database, RUNBOOK).items()}
+    assert {check for check, outcome in seen.items() if outcome is FAILED} == {
         "backfill/deferred-coordinators",
         "backfill/failed-ocr-jobs",
         "backfill/end-to-end",
@@ -246,9 +205,9 @@ def test_what_was_never_recorded_never_passes(chain: Chain) -> None:
 
 def test_nothing_in_flight_is_nothing_stuck(ready: Database) -> None:
     ready.run("UPDATE sites SET current_stage = 'completed'")
-    check = find_check(RUNBOOK, "readiness/stuck-sites", ready)
-    assert outcome(ready, check).observed == {"stuck": 0, "total": 0, "stuck_pct": 0}
-    assert outcome(ready, check).outcome is PASSED
+    found = verdict(ready, RUNBOOK, "readiness/stuck-sites")
+    assert found.observed == {"stuck": 0, "total": 0, "stuck_pct": 0}
+    assert found.outcome is PASSED
 
 
 def test_less_than_one_in_a_hundred_may_be_stuck(ready: Database) -> None:
@@ -272,7 +231,7 @@ def test_a_score_just_below_the_limit_is_not_rounded_over_it(ready: Database) ->
         "UPDATE sites SET current_stage = 'ocr', updated_at = NULL "
         "WHERE subdomain BETWEEN 'site100' AND 'site115.example.gov'",
     )
-    judged = outcome(ready, find_check(RUNBOOK, "readiness/health-score", ready))
+    judged = verdict(ready, RUNBOOK, "readiness/health-score")
     assert judged.observed["stuck"] == 16
     assert judged.observed["total"] == 319
     assert judged.outcome is FAILED, "303 of 319 are 94.98 %"
@@ -287,7 +246,7 @@ def test_evidence_shows_only_what_is_at_fault(ready: Database) -> None:
         "UPDATE site_progress SET updated_at = <23 hours ago> WHERE subdomain = 'site002.example.gov'",
     )
     found = {
-        id: evidence(ready, find_check(RUNBOOK, f"readiness/{id}", ready))
+        id: rows_of(verdict(ready, RUNBOOK, f"readiness/{id}"))
         for id in ("manual-interventions", "reconciliation-runs", "recent-site-progress-writes")
     }
     assert len(found["manual-interventions"]) == 1, "that of eight days ago is none of them"
@@ -319,7 +278,7 @@ def test_where_the_columns_were_adopted_the_counting_begins_with_pipestate(ready
     "time", ["2099-01-01T10:00:00+00:00", "2099-01-01 10:00:00.123456", "2099-01-01T10:00"]
 )
 def test_every_spelling_of_a_time_is_read_on_sqlite(sqlite: Sqlite, time: str) -> None:
-    for database in healthy_copy(sqlite, "0005"):
+    with PAGE.copy(sqlite, "readiness") as database:
         database.run(f"UPDATE sites SET updated_at = '{time}' WHERE current_stage = 'ocr'")
         assert check_of(database, "readiness/stuck-sites") is PASSED
         database.run("UPDATE sites SET updated_at = 'yesterday' WHERE current_stage = 'ocr'")
@@ -349,9 +308,9 @@ def test_a_late_write_is_shown_where_another_column_never_was(ready: Database) -
         ready,
         "UPDATE sites SET last_updated = <text 1 hours ago> WHERE subdomain = 'site001.example.gov'",
     )
-    check = find_check(RUNBOOK, "readiness/recent-legacy-column-writes", ready)
-    assert outcome(ready, check).outcome is FAILED
-    assert [row[:2] for row in evidence(ready, check)] == [("written within 36 hours", "site001.example.gov")]
+    found = verdict(ready, RUNBOOK, "readiness/recent-legacy-column-writes")
+    assert found.outcome is FAILED
+    assert [row[:2] for row in rows_of(found)] == [("written within 36 hours", "site001.example.gov")]
 
 
 PLANTED = (
@@ -368,23 +327,21 @@ PLANTED = (
     "broken",
     [
         each
-        for each in BREAKS
+        for each in PAGE.cases
         if each.check.partition("/")[2]
         in {"backfill-complete", "stuck-sites", "health-score", "recent-legacy-column-writes"}
     ],
-    ids=str,
+    ids=lambda case: f"{case.check}: {case.what}",
 )
-def test_what_somebody_planted_beside_the_catalogue_changes_nothing(
-    postgres: Postgres, broken: Break
-) -> None:
-    for database in healthy_copy(postgres, "0005"):
-        run_timed(database, *broken.statements)
+def test_what_somebody_planted_beside_the_catalogue_changes_nothing(postgres: Postgres, broken: Case) -> None:
+    with PAGE.copy(postgres, "readiness") as database:
+        broken.apply(database)
         database.run(*PLANTED)
         assert check_of(database, broken.check) is FAILED
 
 
 def test_a_publication_of_all_tables_names_none(postgres: Postgres) -> None:
-    for database in healthy_copy(postgres, "0005"):
+    with PAGE.copy(postgres, "readiness") as database:
         database.run("CREATE PUBLICATION everything FOR ALL TABLES")
         assert check_of(database, "readiness/no-dependents") is PASSED
 
@@ -399,7 +356,7 @@ def test_names_that_only_look_alike_are_no_dependents(ready: Database) -> None:
 
 
 def test_a_function_that_names_other_columns_is_no_dependent(postgres: Postgres) -> None:
-    for database in healthy_copy(postgres, "0005"):
+    with PAGE.copy(postgres, "readiness") as database:
         database.run(
             "CREATE FUNCTION app_stage(text) RETURNS text LANGUAGE sql AS "
             "'SELECT current_stage AS http_status FROM sites WHERE subdomain = $1'",

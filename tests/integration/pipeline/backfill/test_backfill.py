@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bed import Database, Postgres, Sqlite
-from outcomes import find_check, outcome, shipped
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.pipeline.backfill import BackfillPlan, SiteCounts, apply, batch, plan
 from pipestate.pipeline.planning import Outcome, Result
@@ -18,6 +17,7 @@ from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.verify.verdict import Outcome as Verdict
 from powerless import powerless
 from stale_rows import LIVE, Stuck, fill_expanded
+from verdicts import shipped, verdict
 
 COMPLETE = "backfill/backfill-complete"
 
@@ -42,9 +42,7 @@ def by_name(results: list[Result[SiteCounts]]) -> dict[str, Result[SiteCounts]]:
 
 
 def remaining(stuck: Stuck) -> object:
-    return outcome(
-        stuck.database, find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    ).observed["rows"]
+    return verdict(stuck.database, shipped("sites-consolidation"), COMPLETE).observed["rows"]
 
 
 def test_counters_come_from_the_documents(stuck: Stuck) -> None:
@@ -226,8 +224,8 @@ def test_nothing_is_left_for_the_check_just_when_nothing_is_left_to_plan(stuck: 
         assert remaining(stuck) == len(to_do)
         apply(stuck.database.url, BackfillPlan(to_do[:1], THRESHOLD))
     assert remaining(stuck) == 0
-    check = find_check(shipped("sites-consolidation"), COMPLETE, stuck.database)
-    assert outcome(stuck.database, check).outcome is Verdict.PASSED
+    found = verdict(stuck.database, shipped("sites-consolidation"), COMPLETE)
+    assert found.outcome is Verdict.PASSED
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage IS NULL") == 3
 
 

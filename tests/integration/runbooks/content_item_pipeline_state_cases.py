@@ -1,11 +1,10 @@
 """A healthy pipeline state, and every way to break it that content-item-pipeline-state must see."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from alembics import Chain
 from bed import Database
+from cases import Case, Page, case
 
 STATE = "content_item_pipeline_state"
 LAST_ATTEMPT = "idx_cips_pipeline_status_last_attempt"
@@ -76,131 +75,88 @@ def wait_for_counters(database: Database, scans: int) -> None:
     raise AssertionError("the server did not count the scans")
 
 
-@dataclass(frozen=True)
-class Broken:
-    """What breaks a check on each engine, and which other checks cannot but fail with it."""
-
-    phase: str
-    check: str
-    how: str
-    postgresql: tuple[str, ...] | Callable[[Database], None] = ()
-    sqlite: tuple[str, ...] = ()
-    also: frozenset[str] = frozenset()
-
-    def apply(self, database: Database) -> None:
-        change = self.sqlite if database.is_sqlite else self.postgresql
-        if callable(change):
-            change(database)
-        else:
-            database.run(*change)
-
-
-def both(phase: str, check: str, how: str, *statements: str, also: tuple[str, ...] = ()) -> Broken:
-    return Broken(phase, check, how, statements, statements, frozenset(also))
-
-
-NO_TABLE = ("required-columns", "required-indexes", "foreign-key", "status-values", "pipeline-values")
+NO_TABLE = "required-columns required-indexes foreign-key status-values pipeline-values"
 NO_KEY = "DROP CONSTRAINT fk_cips_content_item"
 KEY = "ADD CONSTRAINT fk_cips_content_item FOREIGN KEY (content_item_id) REFERENCES content_items (id)"
 ON_DELETE = " ON DELETE CASCADE"
 FK_SQLITE = "FOREIGN KEY(content_item_id) REFERENCES content_items (id)"
 
-CASES = [
-    both("schema", "table-exists", "renamed", f"ALTER TABLE {STATE} RENAME TO {STATE}_old", also=NO_TABLE),
-    both(
-        "schema",
-        "table-exists",
+CASES = (
+    case("schema/table-exists", "renamed", f"ALTER TABLE {STATE} RENAME TO {STATE}_old", also=NO_TABLE),
+    case(
+        "schema/table-exists",
         "a view",
         f"ALTER TABLE {STATE} RENAME TO {STATE}_old",
         f"CREATE VIEW {STATE} AS SELECT * FROM {STATE}_old",
         also=NO_TABLE,
     ),
-    both("schema", "required-columns", "dropped", *alter("DROP COLUMN processed_at")),
-    both("schema", "required-columns", "renamed", *alter("RENAME COLUMN error_message TO error_text")),
-    Broken(
-        "schema",
-        "required-columns",
+    case("schema/required-columns", "dropped", *alter("DROP COLUMN processed_at")),
+    case("schema/required-columns", "renamed", *alter("RENAME COLUMN error_message TO error_text")),
+    Case(
+        "schema/required-columns",
         "takes NULL",
         alter("ALTER attempt_count DROP NOT NULL"),
         rewrite("attempt_count INTEGER DEFAULT 0 NOT NULL", "attempt_count INTEGER DEFAULT 0"),
     ),
-    Broken(
-        "schema",
-        "required-columns",
+    Case(
+        "schema/required-columns",
         "never takes NULL",
         (f"UPDATE {STATE} SET error_message = ''", *alter("ALTER error_message SET NOT NULL")),
         rewrite("error_message TEXT", "error_message TEXT NOT NULL"),
     ),
-    Broken(
-        "schema",
-        "required-columns",
+    Case(
+        "schema/required-columns",
         "another type",
         alter("ALTER processed_at TYPE timestamp"),
         rewrite("processed_at DATETIME", "processed_at INTEGER"),
     ),
-    Broken(
-        "schema",
-        "required-columns",
+    Case(
+        "schema/required-columns",
         "a key of another type",
         (*alter(NO_KEY), *alter("ALTER content_item_id TYPE text")),
-        also=frozenset({"foreign-key"}),
+        also=frozenset({"schema/foreign-key"}),
     ),
-    both("schema", "required-indexes", "dropped", "DROP INDEX idx_cips_error_code"),
-    both(
-        "schema",
-        "required-indexes",
-        "other columns",
-        *reindex("idx_cips_updated_at", "INDEX @ (created_at)"),
-    ),
-    both(
-        "schema",
-        "required-indexes",
+    case("schema/required-indexes", "dropped", "DROP INDEX idx_cips_error_code"),
+    case("schema/required-indexes", "other columns", *reindex("idx_cips_updated_at", "INDEX @ (created_at)")),
+    case(
+        "schema/required-indexes",
         "other order",
         *reindex(LAST_ATTEMPT, "INDEX @ (status, pipeline, last_attempt_at)"),
     ),
-    both(
-        "schema",
-        "required-indexes",
-        "descending",
-        *reindex("idx_cips_updated_at", "INDEX @ (updated_at DESC)"),
+    case(
+        "schema/required-indexes", "descending", *reindex("idx_cips_updated_at", "INDEX @ (updated_at DESC)")
     ),
-    both(
-        "schema",
-        "required-indexes",
+    case(
+        "schema/required-indexes",
         "not unique",
         *reindex("uix_cips_content_item_pipeline", "INDEX @ (content_item_id, pipeline)"),
     ),
-    both(
-        "schema",
-        "required-indexes",
+    case(
+        "schema/required-indexes",
         "partial",
         *reindex("idx_cips_error_code", "INDEX @ (error_code) WHERE error_code IS NOT NULL"),
     ),
-    both(
-        "schema",
-        "required-indexes",
+    case(
+        "schema/required-indexes",
         "on another table",
         "DROP INDEX idx_cips_error_code",
         "CREATE INDEX idx_cips_error_code ON content_items (id)",
     ),
-    Broken(
-        "schema",
-        "required-indexes",
+    Case(
+        "schema/required-indexes",
         "INVALID",
         (f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{LAST_ATTEMPT}'::regclass",),
     ),
-    Broken("schema", "foreign-key", "dropped", alter(NO_KEY), rewrite(FK_SQLITE + ON_DELETE, "CHECK (true)")),
-    Broken(
-        "schema",
-        "foreign-key",
+    Case("schema/foreign-key", "dropped", alter(NO_KEY), rewrite(FK_SQLITE + ON_DELETE, "CHECK (true)")),
+    Case(
+        "schema/foreign-key",
         "no cascade",
         (*alter(NO_KEY), *alter(KEY)),
         rewrite(FK_SQLITE + ON_DELETE, FK_SQLITE),
     ),
-    Broken("schema", "foreign-key", "not validated", (*alter(NO_KEY), *alter(f"{KEY}{ON_DELETE} NOT VALID"))),
-    Broken(
-        "schema",
-        "foreign-key",
+    Case("schema/foreign-key", "not validated", (*alter(NO_KEY), *alter(f"{KEY}{ON_DELETE} NOT VALID"))),
+    Case(
+        "schema/foreign-key",
         "to another table",
         (
             "CREATE TABLE other (id bigint PRIMARY KEY)",
@@ -210,16 +166,14 @@ CASES = [
         ),
         rewrite("REFERENCES content_items", "REFERENCES other"),
     ),
-    Broken(
-        "schema",
-        "status-values",
+    Case(
+        "schema/status-values",
         "dropped",
         alter("DROP CONSTRAINT ck_cips_status"),
         rewrite(f"status IN ({FIVE})", "true"),
     ),
-    Broken(
-        "schema",
-        "status-values",
+    Case(
+        "schema/status-values",
         "widened",
         (
             *alter("DROP CONSTRAINT ck_cips_status"),
@@ -227,9 +181,8 @@ CASES = [
         ),
         rewrite("'failed_terminal')", "'failed_terminal', 'done')"),
     ),
-    Broken(
-        "schema",
-        "status-values",
+    Case(
+        "schema/status-values",
         "one is missing",
         (
             *alter("DROP CONSTRAINT ck_cips_status"),
@@ -238,9 +191,8 @@ CASES = [
         ),
         rewrite(", 'failed_terminal')", ")"),
     ),
-    Broken(
-        "schema",
-        "status-values",
+    Case(
+        "schema/status-values",
         "says nothing",
         (
             *alter("DROP CONSTRAINT ck_cips_status"),
@@ -248,25 +200,22 @@ CASES = [
         ),
         rewrite("'failed_terminal')", "'failed_terminal') OR attempt_count >= 0"),
     ),
-    Broken(
-        "schema",
-        "status-values",
+    Case(
+        "schema/status-values",
         "not validated",
         (
             *alter("DROP CONSTRAINT ck_cips_status"),
             *alter(f"ADD CONSTRAINT ck_cips_status CHECK (status IN ({FIVE})) NOT VALID"),
         ),
     ),
-    Broken(
-        "schema",
-        "pipeline-values",
+    Case(
+        "schema/pipeline-values",
         "dropped",
         alter("DROP CONSTRAINT ck_cips_pipeline"),
         rewrite("pipeline IN ('technical', 'fundamental')", "true"),
     ),
-    Broken(
-        "schema",
-        "pipeline-values",
+    Case(
+        "schema/pipeline-values",
         "widened",
         (
             *alter("DROP CONSTRAINT ck_cips_pipeline"),
@@ -276,40 +225,37 @@ CASES = [
         ),
         rewrite("'fundamental')", "'fundamental', 'news')"),
     ),
-    both(
-        "operation",
-        "duplicate-keys",
+    case(
+        "operation/duplicate-keys",
         "without the index",
         "DROP INDEX uix_cips_content_item_pipeline",
         insert("1, 'technical', 'pending'"),
     ),
-    Broken(
-        "operation",
-        "invalid-status",
+    Case(
+        "operation/invalid-status",
         "without the rule",
         (*alter("DROP CONSTRAINT ck_cips_status"), f"UPDATE {STATE} SET status = 'done' WHERE id = 1"),
         ("PRAGMA ignore_check_constraints = ON", f"UPDATE {STATE} SET status = 'done' WHERE id = 1"),
     ),
-    Broken(
-        "operation",
-        "invalid-status",
+    Case(
+        "operation/invalid-status",
         "NULL",
         (*alter("ALTER status DROP NOT NULL"), f"UPDATE {STATE} SET status = NULL WHERE id = 1"),
     ),
-    Broken(
-        "operation",
-        "orphan-rows",
+    Case(
+        "operation/orphan-rows",
         "without the key",
         (*alter(NO_KEY), "DELETE FROM content_items WHERE id = 3"),
         ("PRAGMA foreign_keys = OFF", "DELETE FROM content_items WHERE id = 3"),
     ),
-    both("operation", "index-use", "dropped", f"DROP INDEX {LAST_ATTEMPT}"),
-    both("operation", "index-use", "the other one", "DROP INDEX idx_cips_pipeline_status_created"),
-    Broken("operation", "index-use", "read in full", read_in_full),
-    Broken(
-        "operation",
-        "index-use",
+    case("operation/index-use", "dropped", f"DROP INDEX {LAST_ATTEMPT}"),
+    case("operation/index-use", "the other one", "DROP INDEX idx_cips_pipeline_status_created"),
+    Case("operation/index-use", "read in full", read_in_full),
+    Case(
+        "operation/index-use",
         "INVALID",
         (f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{LAST_ATTEMPT}'::regclass",),
     ),
-]
+)
+
+PAGE = Page("content-item-pipeline-state", healthy=fill, cases=CASES)

@@ -1,0 +1,103 @@
+"""Cases: what to run on a healthy database, and which check must turn how.
+
+Each shipped page has its cases in `integration/runbooks/`, and `test_cases.py` there runs them all: a check
+that no case breaks fails the suite.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bed import Database, Postgres, Sqlite
+from moments import run_timed
+from pipestate.runbook.model import Runbook
+from pipestate.verify.verdict import Outcome
+from verdicts import shipped
+
+Change = tuple[str, ...] | Callable[[Database], None]
+ENGINES = ("postgresql", "sqlite")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A healthy database, broken in one respect.
+
+    `check` is `phase/id`; it must turn to `outcome`, and no other but those in `also`, which cannot hold
+    without it. An engine without a change has no such case. `shows`: there is a row that shows why.
+    """
+
+    check: str
+    what: str
+    postgresql: Change = ()
+    sqlite: Change = ()
+    also: frozenset[str] = frozenset()
+    shows: bool = True
+    outcome: Outcome = Outcome.FAILED
+
+    @property
+    def phase(self) -> str:
+        return self.check.partition("/")[0]
+
+    @property
+    def turned(self) -> set[str]:
+        return {self.check, *self.also}
+
+    def on(self, engine: str) -> Change:
+        return self.sqlite if engine == "sqlite" else self.postgresql
+
+    def apply(self, database: Database) -> None:
+        change = self.on(database.url.get_backend_name())
+        if callable(change):
+            change(database)
+        else:
+            run_timed(database, *change)
+
+
+def case(
+    check: str,
+    what: str,
+    *statements: str,
+    only: str | None = None,
+    also: str = "",
+    shows: bool = True,
+) -> Case:
+    """The same statements on both engines, or on the `only` one; `also` names checks of its phase by their id."""
+    phase = check.partition("/")[0]
+    others = (other if "/" in other else f"{phase}/{other}" for other in also.split())
+    return Case(
+        check,
+        what,
+        postgresql=statements if only in (None, "postgresql") else (),
+        sqlite=statements if only in (None, "sqlite") else (),
+        also=frozenset(others),
+        shows=shows,
+    )
+
+
+@dataclass(frozen=True)
+class Page:
+    """A shipped runbook: how to build a database on which all of it holds, and every way to break it.
+
+    `later` are phases that need another database. With `whole` a case is judged by all phases that apply,
+    not by its own alone.
+    """
+
+    name: str
+    healthy: Callable[[Database], None]
+    cases: Sequence[Case]
+    refresh: Callable[[Database], None] = field(default=lambda _: None)
+    later: Mapping[str, Callable[[Database], None]] = field(default_factory=dict)
+    whole: bool = False
+
+    @property
+    def runbook(self) -> Runbook:
+        return shipped(self.name)
+
+    @contextmanager
+    def copy(self, bed: Postgres | Sqlite, phase: str) -> Iterator[Database]:
+        """A copy of the healthy database; what must be recent is made so, for the original may be old."""
+        build = self.later.get(phase, self.healthy)
+        database = bed.copy_of(f"{self.name}-{phase if phase in self.later else 'healthy'}", build)
+        self.refresh(database)
+        yield database
+        bed.drop(database)

@@ -1,0 +1,454 @@
+"""Every way to break a healthy database that sites-consolidation must see: what each of its checks is for."""
+
+from functools import partial
+
+from cases import Page, case
+from healthy import build_healthy, observation, reconciliation, recorded, refresh
+
+IN_FLIGHT = "subdomain = 'site010.example.gov'"
+COLUMN = "ALTER TABLE sites ADD COLUMN status VARCHAR"
+
+
+EXPAND = (
+    case("expand/counter-columns", "a column is missing", "ALTER TABLE sites DROP COLUMN last_error_at"),
+    case(
+        "expand/counter-columns",
+        "a counter may be NULL",
+        "ALTER TABLE sites ALTER COLUMN ocr_failed DROP NOT NULL",
+        only="postgresql",
+    ),
+    case(
+        "expand/counter-columns",
+        "a counter has no default",
+        "ALTER TABLE sites ALTER COLUMN ocr_failed DROP DEFAULT",
+        only="postgresql",
+    ),
+    case(
+        "expand/counter-columns",
+        "a time has no zone",
+        "ALTER TABLE sites ALTER COLUMN last_error_at TYPE timestamp",
+        only="postgresql",
+    ),
+    case(
+        "expand/counter-columns",
+        "a column has another type",
+        "ALTER TABLE sites DROP COLUMN last_error_at",
+        "ALTER TABLE sites ADD COLUMN last_error_at VARCHAR",
+    ),
+    case("expand/counter-indexes", "one is missing", "DROP INDEX idx_sites_updated_at"),
+    case(
+        "expand/counter-indexes",
+        "one is on another column",
+        "DROP INDEX idx_sites_updated_at",
+        "CREATE INDEX idx_sites_updated_at ON sites (started_at)",
+    ),
+    case(
+        "expand/counter-indexes",
+        "one is unique",
+        "DROP INDEX idx_sites_coordinator_enqueued",
+        "CREATE UNIQUE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) "
+        "WHERE coordinator_enqueued = false",
+    ),
+    case(
+        "expand/counter-indexes",
+        "one has another predicate",
+        "DROP INDEX idx_sites_coordinator_enqueued",
+        "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) "
+        "WHERE coordinator_enqueued = true",
+    ),
+    case(
+        "expand/counter-indexes",
+        "one has no predicate",
+        "DROP INDEX idx_sites_coordinator_enqueued",
+        "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued)",
+    ),
+    case(
+        "expand/counter-indexes",
+        "one is descending",
+        "DROP INDEX idx_sites_updated_at",
+        "CREATE INDEX idx_sites_updated_at ON sites (updated_at DESC)",
+    ),
+    case(
+        "expand/counter-indexes",
+        "an interrupted build left it invalid",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_updated_at'::regclass",
+        only="postgresql",
+    ),
+)
+
+BACKFILL = (
+    case(
+        "backfill/backfill-complete",
+        "a stale row's site has no stage",
+        "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
+        "WHERE subdomain = 'site006.example.gov'",
+        also="readiness/backfill-complete",
+    ),
+    case(
+        "backfill/backfill-complete",
+        "nobody knows when the row was written",
+        "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
+        "WHERE subdomain = 'site006.example.gov'",
+        "UPDATE site_progress SET updated_at = NULL WHERE subdomain = 'site006.example.gov'",
+        also="readiness/backfill-complete",
+    ),
+    *(
+        case(
+            "backfill/counters-consistent",
+            f"more {stage} jobs finished than there are",
+            f"UPDATE sites SET {stage}_completed = {stage}_total, {stage}_failed = 1 WHERE {IN_FLIGHT}",
+        )
+        for stage in ("fetch", "ocr", "compilation", "extraction", "deploy")
+    ),
+    case(
+        "backfill/counters-consistent",
+        "a completed site waits for a coordinator",
+        "UPDATE sites SET coordinator_enqueued = true WHERE subdomain = 'site001.example.gov'",
+    ),
+    case(
+        "backfill/counters-consistent",
+        "jobs are counted for a site without a stage",
+        "INSERT INTO sites (subdomain, ocr_total) VALUES ('lost.example.gov', 3)",
+    ),
+    case(
+        "backfill/deferred-coordinators",
+        "there are some",
+        observation("deferred_coordinators", 3, "1 minutes ago"),
+    ),
+    case(
+        "backfill/deferred-coordinators",
+        "the last look was too long ago",
+        "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'deferred_coordinators'",
+    ),
+    case(
+        "backfill/deferred-coordinators",
+        "nobody has looked",
+        "DELETE FROM pipestate.observation WHERE name = 'deferred_coordinators'",
+        shows=False,
+    ),
+    case("backfill/failed-ocr-jobs", "there are some", observation("failed_ocr_jobs", 1, "1 minutes ago")),
+    case(
+        "backfill/failed-ocr-jobs",
+        "the last look was too long ago",
+        "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'failed_ocr_jobs'",
+    ),
+    case(
+        "backfill/failed-ocr-jobs",
+        "nobody has looked",
+        "DELETE FROM pipestate.observation WHERE name = 'failed_ocr_jobs'",
+        shows=False,
+    ),
+    case(
+        "backfill/end-to-end",
+        "only sites from before the counters are completed",
+        "UPDATE sites SET started_at = <31 days ago> WHERE subdomain = 'site001.example.gov'",
+    ),
+    case(
+        "backfill/end-to-end",
+        "the new site is still on its way",
+        "UPDATE sites SET current_stage = 'deploy', updated_at = <1 minutes ago> "
+        "WHERE subdomain = 'site001.example.gov'",
+    ),
+    case(
+        "backfill/reconciliation-schedule",
+        "the last run is too long ago",
+        "UPDATE pipeline_reconciliation SET started_at = <21 minutes ago>, finished_at = <21 minutes ago> "
+        "WHERE finished_at > <21 minutes ago>",
+    ),
+    case(
+        "backfill/reconciliation-schedule",
+        "the runs do not come to their end",
+        "UPDATE pipeline_reconciliation SET finished_at = NULL WHERE finished_at > <21 minutes ago>",
+    ),
+    case(
+        "backfill/reconciliation-schedule",
+        "it has never run",
+        "DELETE FROM pipeline_reconciliation",
+        also="readiness/reconciliation-runs readiness/manual-interventions",
+        shows=False,
+    ),
+    case(
+        "backfill/failure-rate",
+        "every fourth OCR job failed",
+        "UPDATE sites SET ocr_total = 10, ocr_completed = 7, ocr_failed = 3 "
+        "WHERE subdomain <> 'site002.example.gov'",
+    ),
+    case(
+        "backfill/failure-rate",
+        "every compilation failed",
+        "UPDATE sites SET compilation_completed = 0, compilation_failed = compilation_total",
+    ),
+)
+
+READINESS = (
+    case(
+        "readiness/stuck-sites",
+        "one of three",
+        f"UPDATE sites SET updated_at = <3 hours ago> WHERE {IN_FLIGHT}",
+    ),
+    case(
+        "readiness/stuck-sites",
+        "nobody knows when it was touched",
+        f"UPDATE sites SET updated_at = NULL WHERE {IN_FLIGHT}",
+    ),
+    case(
+        "readiness/backfill-complete",
+        "what is left would go with the table",
+        "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
+        "WHERE subdomain = 'site012.example.gov'",
+        also="backfill/backfill-complete",
+    ),
+    case(
+        "readiness/health-score",
+        "one site in ten is stuck",
+        "UPDATE sites SET current_stage = 'extraction', updated_at = <3 hours ago> "
+        "WHERE subdomain LIKE 'site__7.example.gov'",
+        also="readiness/stuck-sites",
+    ),
+    case(
+        "readiness/reconciliation-runs",
+        "one of the last ten found five",
+        reconciliation("2 minutes ago", found=5),
+        *(reconciliation("1 minutes ago") for _ in range(9)),
+    ),
+    case(
+        "readiness/reconciliation-runs",
+        "the last ten are old",
+        "UPDATE pipeline_reconciliation SET finished_at = <7 hours ago> "
+        "WHERE triggered_by = 'cron' AND finished_at > <1 days ago>",
+        also="backfill/reconciliation-schedule",
+    ),
+    case(
+        "readiness/reconciliation-runs",
+        "there were only nine",
+        "DELETE FROM pipeline_reconciliation WHERE triggered_by = 'cron' "
+        "AND id NOT IN (SELECT id FROM pipeline_reconciliation ORDER BY id DESC LIMIT 9)",
+        shows=False,
+    ),
+    case(
+        "readiness/manual-interventions",
+        "somebody helped six days ago",
+        reconciliation("6 days ago", found=1, triggered_by="manual"),
+    ),
+    case(
+        "readiness/manual-interventions",
+        "the ledger is six days old",
+        "DELETE FROM pipeline_reconciliation WHERE started_at < <6 days ago>",
+        reconciliation("6 days ago"),
+        shows=False,
+    ),
+    case(
+        "readiness/recent-site-progress-writes",
+        "a row was updated 23 hours ago",
+        "UPDATE site_progress SET updated_at = <23 hours ago> WHERE subdomain = 'site001.example.gov'",
+    ),
+    case(
+        "readiness/recent-site-progress-writes",
+        "a row was begun 23 hours ago",
+        "UPDATE site_progress SET started_at = <23 hours ago> WHERE subdomain = 'site001.example.gov'",
+    ),
+    *(
+        case(
+            "readiness/recent-legacy-column-writes",
+            f"{column} says so, in a time zone behind UTC",
+            f"UPDATE sites SET {column} = <text 35 hours ago> WHERE subdomain = 'site001.example.gov'",
+        )
+        for column in ("last_updated", "last_deployed", "last_extracted")
+    ),
+    case(
+        "readiness/recent-legacy-column-writes",
+        "with a blank for the T",
+        "UPDATE sites SET last_updated = replace(<text 1 hours ago>, 'T', ' ') "
+        "WHERE subdomain = 'site001.example.gov'",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a view on the table",
+        "CREATE VIEW app_progress AS SELECT * FROM site_progress",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a view on a column",
+        "CREATE VIEW app_status AS SELECT subdomain, status FROM sites",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a foreign key to the table",
+        "CREATE TABLE app_notes (site VARCHAR REFERENCES site_progress (subdomain))",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a foreign key to a column",
+        "UPDATE sites SET last_extracted = subdomain",
+        "CREATE UNIQUE INDEX app_unique ON sites (last_extracted)",
+        "CREATE TABLE app_notes (extracted VARCHAR REFERENCES sites (last_extracted))",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a publication of the table",
+        "CREATE PUBLICATION app_out FOR TABLE site_progress",
+        only="postgresql",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a function that names the table",
+        "CREATE FUNCTION app_sync() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN UPDATE site_progress SET stage_total = 1; RETURN NEW; END'",
+        only="postgresql",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a function that reads a column",
+        "CREATE FUNCTION app_state(text) RETURNS text LANGUAGE sql AS "
+        "'SELECT status FROM sites WHERE subdomain = $1'",
+        only="postgresql",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a function that reads a column beside another table's of that name",
+        "CREATE FUNCTION app_jobs() RETURNS bigint LANGUAGE sql AS "
+        "'SELECT count(*) FROM jobs j, sites WHERE j.status = sites.status'",
+        only="postgresql",
+        also="readiness/possible-dependents",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a trigger's function that reads a column",
+        "CREATE FUNCTION app_told() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN UPDATE jobs SET status = NEW.status; RETURN NEW; END'",
+        "CREATE TRIGGER app_tell AFTER UPDATE ON sites FOR EACH ROW EXECUTE FUNCTION app_told()",
+        only="postgresql",
+    ),
+    case(
+        "readiness/possible-dependents",
+        "a function whose column may be another table's",
+        "CREATE FUNCTION app_jobs() RETURNS bigint LANGUAGE sql AS "
+        "'SELECT count(*) FROM jobs j, sites s WHERE j.status = s.current_stage'",
+        only="postgresql",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a trigger on a column",
+        "CREATE FUNCTION app_noop() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        "CREATE TRIGGER app_watch BEFORE UPDATE OF status ON sites FOR EACH ROW EXECUTE FUNCTION app_noop()",
+        only="postgresql",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a policy on a column",
+        "CREATE POLICY app_policy ON sites USING (status <> 'hidden')",
+        only="postgresql",
+    ),
+    case(
+        "readiness/no-dependents",
+        "a trigger that writes to the table",
+        "CREATE TRIGGER app_sync AFTER UPDATE ON sites BEGIN "
+        "UPDATE site_progress SET stage_total = 1 WHERE subdomain = NEW.subdomain; END",
+        only="sqlite",
+    ),
+    case(
+        "readiness/soak",
+        "it did not hold yesterday",
+        recorded("1 days ago", "closed"),
+        recorded("1 hours ago", "open"),
+    ),
+    case(
+        "readiness/soak",
+        "it has held for six days",
+        "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",
+        shows=False,
+    ),
+    case(
+        "readiness/soak",
+        "the last record is three days old",
+        "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",
+        shows=False,
+    ),
+    case(
+        "readiness/soak",
+        "the two records in between are eight days apart",
+        "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <25 hours ago> "
+        "AND recorded_at > <9 days ago>",
+        shows=False,
+    ),
+    case(
+        "readiness/soak",
+        "nothing is on record",
+        "DELETE FROM pipestate.run WHERE phase = 'backfill'",
+        shows=False,
+    ),
+)
+
+CLEANUP = (
+    case(
+        "cleanup/site-progress-dropped",
+        "somebody made it anew",
+        "CREATE TABLE site_progress (subdomain VARCHAR PRIMARY KEY)",
+    ),
+    case("cleanup/legacy-columns-dropped", "somebody added one anew", COLUMN),
+    case(
+        "cleanup/archive-complete",
+        "the archived table was dropped without a purge",
+        "DROP TABLE pipestate_archive.site_progress",
+        only="postgresql",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "the archived values were dropped without a purge",
+        "DROP TABLE pipestate_archive.sites_columns_0007",
+        only="postgresql",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "an archived column was dropped",
+        "ALTER TABLE pipestate_archive.sites_columns_0007 DROP COLUMN last_deployed",
+        only="postgresql",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "the archived values were emptied",
+        "TRUNCATE pipestate_archive.sites_columns_0007",
+        only="postgresql",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "the manifest does not know it",
+        "DELETE FROM pipestate_archive.manifest WHERE kind = 'columns'",
+        only="postgresql",
+        shows=False,
+    ),
+    case(
+        "cleanup/archive-complete",
+        "the archived table was dropped without a purge",
+        "DROP TABLE pipestate_archive_site_progress",
+        only="sqlite",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "the archived values were dropped without a purge",
+        "DROP TABLE pipestate_archive_sites_columns_0007",
+        only="sqlite",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "an archived column was dropped",
+        "ALTER TABLE pipestate_archive_sites_columns_0007 DROP COLUMN last_deployed",
+        only="sqlite",
+    ),
+    case(
+        "cleanup/archive-complete",
+        "the manifest does not know it",
+        "DELETE FROM pipestate_archive_manifest WHERE kind = 'columns'",
+        only="sqlite",
+        shows=False,
+    ),
+)
+
+PAGE = Page(
+    "sites-consolidation",
+    healthy=build_healthy,
+    later={"cleanup": partial(build_healthy, revision="0007")},
+    refresh=refresh,
+    cases=(*EXPAND, *BACKFILL, *READINESS, *CLEANUP),
+    whole=True,
+)

@@ -1,0 +1,76 @@
+"""Every check of every shipped page: it passes on a healthy database, and turns on one that is broken."""
+
+import re
+
+import pytest
+
+from bed import Postgres, Sqlite
+from cases import ENGINES, Case, Page
+from integration.runbooks.content_item_pipeline_state_cases import PAGE as CONTENT_ITEM_PIPELINE_STATE
+from integration.runbooks.queue_cutover_cases import PAGE as QUEUE_CUTOVER
+from integration.runbooks.sites_consolidation_cases import PAGE as SITES_CONSOLIDATION
+from pipestate.runbook.lint import lint
+from verdicts import checks_of, not_passed, verdicts
+
+PAGES = (SITES_CONSOLIDATION, CONTENT_ITEM_PIPELINE_STATE, QUEUE_CUTOVER)
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@every_page
+def test_the_page_has_nothing_to_object_to(page: Page) -> None:
+    assert lint(page.runbook.path) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "phase"),
+    [
+        pytest.param(page, phase.name, id=f"{page.name}/{phase.name}")
+        for page in PAGES
+        for phase in page.runbook.phases
+    ],
+)
+def test_every_check_passes_on_a_healthy_database(bed: Postgres | Sqlite, page: Page, phase: str) -> None:
+    with page.copy(bed, phase) as database:
+        assert not_passed(verdicts(database, page.runbook, None if page.whole else phase)) == {}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@every_page
+def test_every_check_is_broken_on_each_engine(page: Page, engine: str) -> None:
+    broken = {case.check for case in page.cases if case.on(engine)}
+    assert broken == set(checks_of(page.runbook, engine))
+
+
+CASES = [
+    pytest.param(engine, page, case, id=f"{engine}-{page.name}/{case.check}: {case.what}")
+    for page in PAGES
+    for case in page.cases
+    for engine in ENGINES
+    if case.on(engine)
+]
+
+
+@pytest.mark.parametrize(("bed", "page", "case"), CASES, indirect=["bed"])
+def test_a_check_turns_alone_and_shows_why(bed: Postgres | Sqlite, page: Page, case: Case) -> None:
+    with page.copy(bed, case.phase) as database:
+        case.apply(database)
+        found = verdicts(database, page.runbook, None if page.whole else case.phase)
+        assert found[case.check].outcome is case.outcome, found[case.check].message
+        assert set(not_passed(found)) == case.turned
+        assert len(found[case.check].evidence) <= 10
+        if case.shows:
+            assert found[case.check].evidence, "nothing is shown"
+
+
+@pytest.mark.parametrize("page", [CONTENT_ITEM_PIPELINE_STATE, QUEUE_CUTOVER], ids=lambda page: page.name)
+def test_every_check_has_advice_under_its_block(page: Page) -> None:
+    """A paragraph follows the block, with its evidence, and says what to do."""
+    text = re.sub(r"^```sql\n-- explains:.*?^```\n\n", "", page.runbook.text, flags=re.MULTILINE | re.DOTALL)
+    after = re.findall(r"^-- check: (\S+)$.*?^```\n\n(.*?)$", text, flags=re.MULTILINE | re.DOTALL)
+    assert {id for id, _ in after} == {check.partition("/")[2] for check in checks_of(page.runbook)}
+    assert [id for id, line in after if re.match(r"\*\*|#|```|- again:", line)] == []
+
+
+def test_no_case_stands_twice() -> None:
+    ids = [param.id for param in CASES]
+    assert len(ids) == len(set(ids))
