@@ -21,6 +21,7 @@ OWN = {
     "gate": "pipestate.cli.verify:gate",
     "plan": "pipestate.cli.status:plan",
     "status": "pipestate.cli.status:status",
+    "backfill": "pipestate.cli.backfill:backfill",
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",
