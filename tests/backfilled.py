@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from bed import Database
 from books import block
 from pipestate.backfill.find import Found, find_backfill
-from pipestate.backfill.run import How, Outcome, run
+from pipestate.backfill.loop import How, Outcome, run
 from pipestate.ledger.install import install
 from pipestate.runbook.lint import load
 

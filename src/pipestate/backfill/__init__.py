@@ -1,6 +1,6 @@
 """Backfills of one's own: an UPDATE on a runbook's page, run in batches, that goes on after a kill.
 
-`find` reads their names from the pages, `look` what a run will find, `run` runs one; `pace` says how large a batch
+`find` reads their names from the pages, `look` what a run will find, `loop` runs one; `pace` says how large a batch
 is, `hold` what makes it wait. How it is done on each engine is in `postgresql` and `sqlite`.
 """
 

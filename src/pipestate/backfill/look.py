@@ -61,7 +61,7 @@ def look_at(connection: Connection, backfill: Backfill) -> Key:
     engine = engine_of(connection)
     key = engine.look_at(connection, backfill)
     try:
-        engine.estimate(connection, with_range(backfill.sql, backfill.dialect, "NULL", "NULL"))
+        engine.understand(connection, with_range(backfill.sql, backfill.dialect, "NULL", "NULL"))
         if key.nullable and _any(connection, f"{_left(backfill)}\nAND {key_of(backfill)} IS NULL"):
             raise ConfigError(
                 f"{backfill.block}: rows of {key.table} that it should update have no {key.column}, and no range "

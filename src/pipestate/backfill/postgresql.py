@@ -141,13 +141,15 @@ def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
     return None if first is None else (str(first), str(last))
 
 
-def estimate(connection: Connection, statement: str) -> int:
-    """Ask the planner how many rows a statement reads or writes; nothing runs."""
-    (plan,) = _row(connection, f"EXPLAIN (FORMAT JSON) {statement}")
-    node = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
-    if node["Node Type"] == "ModifyTable":
-        node = node["Plans"][0]
-    return int(node["Plan Rows"])
+def understand(connection: Connection, update: str) -> None:
+    """Have the planner read an UPDATE; nothing runs, and what is wrong with it is an error."""
+    _row(connection, f"EXPLAIN (FORMAT JSON) {update}")
+
+
+def estimate(connection: Connection, query: str) -> int:
+    """Ask the planner how many rows a query returns; nothing runs."""
+    (plan,) = _row(connection, f"EXPLAIN (FORMAT JSON) {query}")
+    return int((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
 
 
 def waited_for(connection: Connection) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from alembic import op
 
 from pipestate.backfill.find import Found, find_backfill
-from pipestate.backfill.run import How, run
+from pipestate.backfill.loop import How, run
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.errors import PipestateError

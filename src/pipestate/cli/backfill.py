@@ -105,7 +105,7 @@ def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | Non
     """Run it, with a bar on stderr where that is a terminal."""
     from pipestate import db
     from pipestate.backfill.find import require_phase
-    from pipestate.backfill.run import How, run
+    from pipestate.backfill.loop import How, run
 
     position = to.position()
     require_phase(found, position)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipestate.backfill.look import Forecast
-from pipestate.backfill.run import Outcome
+from pipestate.backfill.loop import Outcome
 from pipestate.plural import many
 
 

@@ -11,7 +11,7 @@ from backfilled import Orders, by_itself, find
 from bed import Database
 from pipestate.backfill import hold, postgresql
 from pipestate.backfill.failure import BackfillFailed
-from pipestate.backfill.run import How, run
+from pipestate.backfill.loop import How, run
 from pipestate.errors import ConfigError, Unreachable
 
 KEYS = {
