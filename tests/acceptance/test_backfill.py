@@ -77,6 +77,10 @@ def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
     assert pipestate(project, "verify").returncode == 0
     again = pipestate(project, "backfill", "state")
     assert (again.returncode, again.stdout) == (0, "orders/state: nothing to do, no row of orders matches\n")
+    (line,) = json.loads(pipestate(project, "history", "--event", "backfill", "--json").stdout)
+    assert (line["kind"], line["what"]) == ("backfill", f"orders/state finished: {rows:,} rows of orders")
+    shown = pipestate(project, "runbook", "show", "orders", "--phase", "fill").stdout
+    assert "run by pipestate backfill orders/state\n-- table: orders\n-- key: id\nUPDATE orders" in shown
     assert dict(project.database.rows(TIMES)) == {1: rows}  # type: ignore[arg-type]
 
 

@@ -36,6 +36,7 @@ from pipestate.runbook.update import with_range
 
 AS_WRITTEN = {"no_parameters": True}
 PAUSE_S = 0.05  # for those who waited
+TURN_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +234,15 @@ def transaction(connection: Connection, begin: Callable[[Connection], None]) -> 
             connection.exec_driver_sql("ROLLBACK")
         raise
     connection.exec_driver_sql("COMMIT")
+
+
+def _take_turn(connection: Connection, engine: Engine, address: str) -> None:
+    """Take the lock of this backfill; the session of a run that was killed may live on for a moment."""
+    end = time.monotonic() + TURN_PATIENCE_S
+    while not engine.take_turn(connection, address):
+        if time.monotonic() > end:
+            raise Unreachable(f"another run of {address} is at work on this database: let it end, or stop it")
+        time.sleep(PAUSE_S)
 
 
 def _give_turn(connection: Connection, engine: Engine, address: str) -> None:

@@ -85,7 +85,7 @@ def understand(connection: Connection, update: str) -> None:
 
 def estimate(connection: Connection, query: str) -> int:
     """Count, for SQLite has no estimate."""
-    return int(_row(connection, f"SELECT count(*) FROM ({query})")[0])
+    return int(_row(connection, f"SELECT count(*) FROM (\n{query}\n)")[0])
 
 
 def waited_for(connection: Connection) -> bool:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from backfilled import Orders, by_itself, find
 from bed import Database
-from pipestate.backfill import hold, postgresql
+from pipestate.backfill import hold, loop, postgresql
 from pipestate.backfill.failure import BackfillFailed
 from pipestate.backfill.loop import How, run
 from pipestate.errors import ConfigError, Unreachable
@@ -104,7 +104,8 @@ def test_a_partitioned_table(pg_orders: Orders) -> None:
     assert pg_orders.times() == {1: 50}
 
 
-def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders) -> None:
+def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "TURN_PATIENCE_S", 0.1)
     pg_orders.make(5)
     with by_itself(pg_orders.database) as other:
         assert postgresql.take_turn(other, "orders/state")
