@@ -41,7 +41,7 @@ def upgrade(project: Contracted, revision: str) -> None:
 
 
 def pipestate(project: Contracted, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "DATABASE_URL": project.database.text}
+    environment = {**os.environ, "DATABASE_URL": project.database.text, "STORAGE_DIR": "/srv"}
     return run_program(["pipestate", *arguments], cwd=project.root, environment=environment)
 
 
