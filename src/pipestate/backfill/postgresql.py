@@ -93,6 +93,11 @@ def begin_look(connection: Connection) -> None:
     )
 
 
+def begin_end(connection: Connection) -> None:
+    """Begin the transaction at the end of a run, which waits for the disk, and with it for all batches."""
+    connection.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+
+
 def take_turn(connection: Connection, address: str) -> bool:
     """Take this backfill's lock for the session; say whether it was free."""
     return bool(

@@ -14,11 +14,16 @@ AS_WRITTEN = {"no_parameters": True}
 
 
 def begin(connection: Connection) -> None:
+    """Begin a transaction that writes."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def begin_look(connection: Connection) -> None:
+    """Begin a transaction that reads."""
     connection.exec_driver_sql("BEGIN")
+
+
+begin_end = begin
 
 
 def take_turn(connection: Connection, address: str) -> bool:
