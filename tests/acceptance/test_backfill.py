@@ -131,6 +131,10 @@ def test_a_script_demands_it(pg: Database, tmp_path: Path) -> None:
 
     command.upgrade(config, "b2:c3", sql=True)
     script = config.output_buffer.getvalue()  # type: ignore[union-attr]
+    page = (project.root / "runbooks" / "orders.md").read_text()
+    block = page.rpartition("```sql\n")[2].removesuffix("```\n")
+    pasted = psql(pg, block, "-v", "first=2", "-v", "last=9", "-v", "ON_ERROR_STOP=1")
+    assert (pasted.returncode, pasted.stderr) == (0, "")
     refused = psql(pg, script, "-v", "ON_ERROR_STOP=1")
     assert "run pipestate backfill orders/state, then this script again" in refused.stderr
     assert pg.value("SELECT version_num FROM alembic_version") == "b2"
