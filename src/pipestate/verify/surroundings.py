@@ -56,10 +56,17 @@ def look_around(connection: Connection) -> tuple[str, ...]:
             f"other roles may create functions in {open_schemas}, which is on the search path: a check could call "
             f"theirs instead of the server's. REVOKE CREATE ON SCHEMA {open_schemas.split(', ')[0]} FROM PUBLIC"
         )
+    return (*found, *find_planted(connection))
+
+
+def find_planted(connection: Connection) -> tuple[str, ...]:
+    """Say which functions somebody else has put where a check may call them instead of the server's."""
+    if connection.dialect.name != "postgresql":
+        return ()
     planted = connection.exec_driver_sql(PLANTED).scalar()
-    if planted:
-        found.append(
-            f"somebody else's functions have names of the server's: {planted}. A check may have called them, so trust "
-            "no verdict before they are gone"
-        )
-    return tuple(found)
+    if not planted:
+        return ()
+    return (
+        f"somebody else's functions have names of the server's: {planted}. A check may have called them, so trust "
+        "no verdict before they are gone",
+    )
