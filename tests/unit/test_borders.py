@@ -22,6 +22,7 @@ LAYERS = (
     ("errors", "plural", "safe", "interrupt", "paths", "progress", "config", "plugins", "db", "embedded"),
     ("runbook",),
     ("chain",),
+    ("scaffold",),
     ("verify",),
     ("ledger",),
     ("ddl",),
