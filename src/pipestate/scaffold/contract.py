@@ -40,7 +40,7 @@ def draft_contract(
     engine: str | None = None,
 ) -> Contracted:
     """Draft the revision and the edited page; ConfigError or RunbookError where that cannot be."""
-    runbook, found = find_phase(project, phase)
+    runbook, found = find_phase(project.runbooks, phase)
     name = f"{runbook.name}/{found.name}"
     _refuse_unknown_checks(found, recheck, name)
     place = find_place(project, chain, wanted)
@@ -57,12 +57,12 @@ def draft_page(runbook: Runbook, phase: Phase, revision: str, ends: Sequence[str
     return Draft(Path(runbook.path), opened(source, runbook, phase, revision, ends), replaces=source)
 
 
-def find_phase(project: Project, name: str) -> tuple[Runbook, Phase]:
-    """Find `RUNBOOK/PHASE` among the project's pages."""
+def find_phase(directory: Path, name: str) -> tuple[Runbook, Phase]:
+    """Find `RUNBOOK/PHASE` among the pages of a project."""
     book, _, phase = name.partition("/")
     if not book or not phase:
         raise ConfigError(f"{name} names no phase: write RUNBOOK/PHASE")
-    runbook = named_runbook(book, project.runbooks)
+    runbook = named_runbook(book, directory)
     for each in runbook.phases:
         if each.name == phase:
             return runbook, each
