@@ -10,4 +10,4 @@ def require_pages(project: Project) -> None:
     """Refuse a project without a runbook, and say what writes one."""
     if not runbook_files(project.runbooks):
         init = Calls(project.named).pipestate("init NAME")
-        raise ConfigError(f"there is no runbook in {project.runbooks}: `{init}` writes one to begin with")
+        raise ConfigError(f"this project has no runbook yet: `{init}` writes one to begin with")
