@@ -115,7 +115,10 @@ def a_week_passes(database: Database) -> None:
             connection.execute(insert(run).values({**last._mapping, **days}))
 
 
-CASES = [("postgres", "generic"), ("sqlite", "generic"), ("postgres", "pyproject"), ("postgres", "multidb")]
+CASES = [
+    ("sqlite", "generic"),
+    *(("postgres", name) for name in ("generic", "async", "pyproject", "multidb")),
+]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: "-".join(case))

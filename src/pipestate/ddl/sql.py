@@ -14,7 +14,8 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.ddl.failure import MigrationError, first_sentence, sqlstate
+from pipestate.ddl.failure import MigrationError, first_sentence
+from pipestate.drivers import message, sqlstate
 from pipestate.errors import OWN_SQLSTATE
 
 log = logging.getLogger("pipestate")
@@ -105,7 +106,7 @@ def emit(statement: str) -> None:
     except DBAPIError as error:
         if sqlstate(error) != OWN_SQLSTATE:
             raise
-        raise MigrationError(first_sentence(str(error.orig))) from error
+        raise MigrationError(first_sentence(message(error))) from error
 
 
 def write_plain(text: str) -> None:
