@@ -72,7 +72,7 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     assert '    +  readiness: {from: "a1", until: "b2", opens: ["b2"]}\n' in dry
     assert (empty / "runbooks/orders.md").read_text() == page
     said = must(pipestate(empty, *contract, "-m", 'the log "goes"'))
-    assert "  readiness opens b2 and ends with it\n" in said
+    assert "  readiness opens b2 and ends with it\n  expand, backfill go on after it\n" in said
     assert (empty / "runbooks/orders.md").read_text() == page.replace(
         'readiness: {from: "a1"}', 'readiness: {from: "a1", until: "b2", opens: ["b2"]}'
     )
@@ -124,6 +124,7 @@ READY = ("revision", "--contract", "orders/ready")
         (("revision", "--contract", "items/ready", *DROP), "there is no runbook items; there are orders"),
         (("revision", "--contract", "orders/rdy", *DROP), "has no phase rdy; there are ready"),
         ((*READY, *DROP, "--recheck", "nothing"), "--recheck nothing: orders/ready has no such check"),
+        ((*READY, *DROP, "-m", "two\nlines"), "the message of a revision is one line"),
         ((*READY, *DROP, "--engine", "one"), "the revisions of this project take no engine_name"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -58,9 +58,11 @@ def init(
     refuse_shipped(project)
     wanted = Wanted(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
     started = draft_start(project, read_chain(project), name, wanted)
-    if not dry_run:
+    if dry_run:
+        print(shown(started.drafts))
+    else:
         write(started.drafts)
-    say(shown(started.drafts) if dry_run else f"{written(started.drafts)}\n{advice(started, project.named)}")
+        say(f"{written(started.drafts)}\n{advice(started, project.named)}")
 
 
 @project_options
@@ -125,13 +127,11 @@ def revision(
     drafted = draft_contract(
         project, read_chain(project), contract, going, wanted, recheck=recheck or [], engine=engine
     )
-    if not dry_run:
+    if dry_run:
+        print(shown(drafted.drafts))
+    else:
         write(drafted.drafts)
-    say(
-        shown(drafted.drafts)
-        if dry_run
-        else f"{written(drafted.drafts)}\n{next_step(drafted, project.named)}"
-    )
+        say(f"{written(drafted.drafts)}\n{next_step(drafted, project.named)}")
 
 
 def refuse_shipped(project: Project) -> None:

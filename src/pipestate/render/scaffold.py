@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pipestate.chain.calls import Calls
 from pipestate.chain.project import Named
 from pipestate.paths import from_here
+from pipestate.safe import plain_lines
 from pipestate.scaffold.contract import Contracted
 from pipestate.scaffold.draft import Draft
 from pipestate.scaffold.start import Started
@@ -43,7 +44,7 @@ def shown(drafts: Sequence[Draft]) -> str:
             before, after = draft.replaces.splitlines(), draft.text.splitlines()
             changed = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
             parts.append(f"would change {draft.path}:\n\n{_indented(changed)}")
-    return "\n".join([*parts, "Nothing was written."])
+    return plain_lines("\n".join([*parts, "Nothing was written."]))
 
 
 def advice(started: Started, named: Named) -> str:
@@ -57,15 +58,20 @@ def advice(started: Started, named: Named) -> str:
 def next_step(drafted: Contracted, named: Named) -> str:
     """Say what the page says now, and how to find out whether the contract may run."""
     calls, phase = Calls(named), drafted.phase.name
-    ends = [name for name in drafted.ends if name != phase]
-    also = f"; {', '.join(ends)} {'ends' if len(ends) == 1 else 'end'} there, too" if ends else ""
     until = " and ends with it" if phase in drafted.ends else ""
+    ends = [name for name in drafted.ends if name != phase]
     gate = calls.pipestate(f"gate {drafted.runbook.name}/{phase}")
     return (
-        f"  {phase} opens {drafted.revision}{until}{also}\n\n"
+        f"  {phase} opens {drafted.revision}{until}\n"
+        f"{_said(ends, 'ends with it, too', 'end with it, too')}"
+        f"{_said(drafted.stays, 'goes on after it', 'go on after it')}\n"
         f"Next: {gate}\n"
         f"and once that is open: {calls.alembic('upgrade head')}"
     )
+
+
+def _said(phases: Sequence[str], one: str, several: str) -> str:
+    return f"  {', '.join(phases)} {one if len(phases) == 1 else several}\n" if phases else ""
 
 
 def _indented(lines: Iterable[str]) -> str:

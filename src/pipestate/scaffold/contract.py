@@ -28,6 +28,12 @@ class Contracted:
     drafts: tuple[Draft, ...]
     ends: tuple[str, ...]
 
+    @property
+    def stays(self) -> tuple[str, ...]:
+        """The phases before the gate that are still asked when the contract is done."""
+        before = self.runbook.phases[: self.runbook.phases.index(self.phase)]
+        return tuple(each.name for each in before if each.until is None and each.name not in self.ends)
+
 
 def draft_contract(
     project: Project,

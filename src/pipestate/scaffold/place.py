@@ -46,6 +46,8 @@ def find_place(project: Project, chain: Chain, wanted: Wanted) -> Place:
         raise ConfigError(
             f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
         )
+    if not wanted.message.isprintable():
+        raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
     down = _head(chain, wanted.head)
     directory = wanted.version_path or _directory(project, chain, down)
     created_at = _now(project)
