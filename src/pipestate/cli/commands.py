@@ -22,6 +22,7 @@ OWN = {
     "verify": "pipestate.cli.verify:verify",
     "gate": "pipestate.cli.verify:gate",
     "plan": "pipestate.cli.status:plan",
+    "upgrade": "pipestate.cli.upgrade:upgrade",
     "status": "pipestate.cli.status:status",
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",

@@ -133,10 +133,8 @@ def write_down(to: Target, report: "Report") -> None:
 
 
 def upgrade_ungated(to: Target) -> None:
-    """Upgrade to the last revision that no phase gates; what Alembic says goes to stderr."""
-    from pipestate.environment.upgrade import upgrade_to_gate
-    from pipestate.runbook.find import every_runbook
+    """Upgrade to the last revision before any gate; what Alembic says goes to stderr."""
+    from pipestate.cli.upgrade import climb_of
+    from pipestate.environment.upgrade import climb_to_gates
 
-    books = every_runbook(to.project.runbooks)
-    gated = {revision for book in books for phase in book.phases for revision in phase.opens}
-    upgrade_to_gate(to.url, to.project, to.chain, gated)
+    climb_to_gates(climb_of(to))
