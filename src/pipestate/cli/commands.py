@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pipestate.plugins import Plugin
 
 OWN = {
+    "init": "pipestate.cli.scaffold:init",
+    "revision": "pipestate.cli.scaffold:revision",
     "verify": "pipestate.cli.verify:verify",
     "gate": "pipestate.cli.verify:gate",
     "plan": "pipestate.cli.status:plan",

@@ -7,7 +7,7 @@ from pipestate.verify.report import Report
 
 KEPT = {
     True: "nothing of this revision was done, and the revisions before it stay",
-    False: "this run is one transaction, and all of it is rolled back",
+    False: "all of this run, which is one transaction, is rolled back",
 }
 
 

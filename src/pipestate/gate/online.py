@@ -22,10 +22,11 @@ from sqlalchemy.exc import DBAPIError
 from pipestate import db
 from pipestate.config import shown
 from pipestate.ddl import lock_tables, sql
-from pipestate.ddl.failure import MigrationError, sqlstate, told_plainly
+from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
+from pipestate.drivers import on_sqlite, sqlstate
 from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import GateClosed
 from pipestate.gate.question import Question
@@ -145,8 +146,7 @@ def _has_written() -> bool:
 
 def _begin_on_sqlite(connection: Connection) -> None:
     """Have a transaction that holds DDL: the driver by itself begins one only before a write of rows."""
-    driver = connection.connection.dbapi_connection
-    if driver is not None and not getattr(driver, "in_transaction", True):
+    if not on_sqlite(connection, lambda driver: driver.in_transaction):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
