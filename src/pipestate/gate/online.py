@@ -28,7 +28,7 @@ from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
 from pipestate.drivers import on_sqlite, sqlstate
 from pipestate.gate.calls import calls_of
-from pipestate.gate.closed import GateClosed
+from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
@@ -130,11 +130,12 @@ def may_commit(context: MigrationContext) -> bool:
     )
 
 
-def commits_each(context: MigrationContext) -> bool:
-    """Say whether a closed gate keeps the revisions before it."""
-    return not context._in_external_transaction and (
-        bool(context._transaction_per_migration) or not context.impl.transactional_ddl
-    )
+def what_is_kept(context: MigrationContext) -> str:
+    """Say what becomes of the revisions before a closed gate."""
+    if context._in_external_transaction:
+        return NOT_OURS
+    each = context._transaction_per_migration or not context.impl.transactional_ddl
+    return EARLIER_STAY if each else ALL_BACK
 
 
 def _has_written() -> bool:
@@ -196,7 +197,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     )
     if found.gate is not Gate.OPEN and force_reason() is None:
         context = op.get_context()
-        raise GateClosed(report, calls_of(context.config), commits_each=commits_each(context))
+        raise GateClosed(report, calls_of(context.config), kept=what_is_kept(context))
     return report
 
 
