@@ -25,6 +25,8 @@ from pipestate.scaffold.draft import write
 from pipestate.scaffold.going import Going, read_going
 from pipestate.scaffold.layout import Name, Value, call
 
+__all__ = ["contracts"]
+
 Operations = Iterable[ops.MigrateOperation]
 
 

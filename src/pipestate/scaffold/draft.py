@@ -46,11 +46,12 @@ def _write(draft: Draft) -> None:
         with draft.path.open("xb") as file:
             file.write(content)
         return
-    beside = draft.path.with_name(f".{draft.path.name}.new")
+    target = draft.path.resolve()  # a link stays one
+    beside = target.with_name(f".{target.name}.new")
     try:
         beside.write_bytes(content)
-        beside.chmod(draft.path.stat().st_mode)
-        beside.replace(draft.path)
+        beside.chmod(target.stat().st_mode)
+        beside.replace(target)
     except OSError:
         with suppress(OSError):
             beside.unlink()

@@ -50,6 +50,7 @@ def find_place(project: Project, chain: Chain, wanted: Wanted) -> Place:
         raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
     down = _head(chain, wanted.head)
     directory = wanted.version_path or _directory(project, chain, down)
+    _refuse_elsewhere(project, directory)
     created_at = _now(project)
     path = directory / _file_name(project, id_, wanted.message, created_at)
     return Place(id_, down, path, wanted.message, created_at)
@@ -94,6 +95,16 @@ def _directory(project: Project, chain: Chain, down: str | None) -> Path:
                 return location
     there = ", ".join(map(str, project.versions))
     raise ConfigError(f"the project has several version locations, {there}: name one with --version-path")
+
+
+def _refuse_elsewhere(project: Project, directory: Path) -> None:
+    """Refuse a directory in which Alembic would not look for revisions."""
+    for location in project.versions:
+        here, there = directory.resolve(), location.resolve()
+        if here == there or (project.recursive and here.is_relative_to(there)):
+            return
+    known = ", ".join(map(str, project.versions))
+    raise ConfigError(f"--version-path {directory} is no version location of this project; there are {known}")
 
 
 def _now(project: Project) -> datetime:

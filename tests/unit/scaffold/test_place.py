@@ -71,6 +71,14 @@ def test_wrong_wishes(miniature: Miniature, said: dict[str, str], message: str) 
         found(find_project(Named()), **said)
 
 
+def test_a_place_where_alembic_does_not_look_is_refused(miniature: Miniature) -> None:
+    miniature("stock")
+    with pytest.raises(
+        ConfigError, match="elsewhere is no version location of this project; there are alembic/"
+    ):
+        found(find_project(Named()), version_path="elsewhere")
+
+
 def test_of_several_heads_one_must_be_named(miniature: Miniature) -> None:
     miniature("branches")
     project = find_project(Named())
