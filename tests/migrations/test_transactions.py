@@ -117,3 +117,16 @@ def test_a_connection_that_the_caller_hands_over_outside_of_a_transaction(
         upgrade_through(shop, connection)
         assert not connection.in_transaction()
     shop.assert_contracted()
+
+
+def test_on_sqlite_the_revisions_before_a_closed_gate_stay(sqlite_database: Database, tmp_path: Path) -> None:
+    """There Alembic does not hold several revisions in one transaction, whatever env.py says."""
+    shop = open_shop(tmp_path, sqlite_database)
+    shop.upgrade("a1")
+    shop.fill()
+    with pytest.raises(GateClosed, match="the revisions before it stay"):
+        shop.upgrade()
+    shop.assert_untouched("b2")
+    shop.approve()
+    shop.upgrade()
+    shop.assert_contracted()
