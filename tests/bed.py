@@ -19,6 +19,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from pipestate.config import parse_url
+from pipestate.db import look, reader
 from pipestate.embedded import embedded_binaries, embedded_redis, embedded_server
 
 
@@ -101,6 +102,17 @@ class Database:
         with self.engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """A connection as `verify` has one: it sees one moment, and cannot write."""
+        with reader(self.url) as connection:
+            yield connection
+
     def spelt(self, statement: str) -> str:
         """SQLite has no schemas: there the ledger's names have a prefix."""
         return re.sub(r"\bpipestate\.(?=\w)", "pipestate_", statement) if self.is_sqlite else statement
@@ -111,13 +123,34 @@ class Database:
                 connection.exec_driver_sql(self.spelt(statement), execution_options={"no_parameters": True})
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        with self.engine.connect() as connection:
+        with self.connect() as connection:
             result = connection.exec_driver_sql(self.spelt(query), execution_options={"no_parameters": True})
             return [tuple(row) for row in result]
 
     def value(self, query: str) -> object:
         ((value,),) = self.rows(query)
         return value
+
+
+@dataclass
+class Borrowed(Database):
+    """A database of many tests: all that one does happens in a transaction, which is rolled back at the end."""
+
+    connection: Connection
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        yield self.connection
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        yield self.connection
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """Look as a gate does under its lock, inside of the transaction."""
+        with look(self.connection):
+            yield self.connection
 
 
 @dataclass
