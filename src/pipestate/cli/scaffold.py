@@ -36,7 +36,7 @@ VersionPath = Annotated[
 def init(
     project: Project,
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="The runbook's name, say after what changes.")
+        str, typer.Argument(metavar="NAME", help="The runbook's name, say after what changes.")
     ] = "migration",
     rev_id: RevId = None,
     head: Head = None,
