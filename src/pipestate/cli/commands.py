@@ -24,6 +24,7 @@ OWN = {
     "plan": "pipestate.cli.status:plan",
     "upgrade": "pipestate.cli.upgrade:upgrade",
     "status": "pipestate.cli.status:status",
+    "backfill": "pipestate.cli.backfill:backfill",
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",

@@ -7,11 +7,13 @@ from pathlib import Path
 from pipestate.errors import RunbookError
 from pipestate.runbook.files import beside, is_beside, page_of, read_beside, read_text
 from pipestate.runbook.finding import Finding
-from pipestate.runbook.model import Check, Evidence, Phase, Runbook, View
+from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, View
 from pipestate.runbook.parse import collect
 from pipestate.runbook.plainread import explains, objections
 from pipestate.runbook.repeats import Standing, repeated
 from pipestate.runbook.rules import Query, faults, foreign
+from pipestate.runbook.updates import update_faults
+from pipestate.runbook.variants import KINDS
 
 
 def load(path: str | Path) -> Runbook:
@@ -65,12 +67,16 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
         *(_finding(each.query, what) for each in standing for what in _in_sql(each.query)),
         *(_finding(query, what) for query, what in repeated(standing)),
         *_asked_again(runbook),
+        *_backfilled_twice(runbook),
         *_unread_by_sqlite(runbook),
     ]
     return runbook, sorted(set(every))
 
 
 def _in_sql(query: Query) -> Iterator[str]:
+    if isinstance(query, Backfill):
+        yield from update_faults(query)
+        return
     yield from objections(query.sql, query.dialect)
     if isinstance(query, Check):
         if query.dialect != "sqlite" and explains(query.sql, query.dialect):
@@ -96,6 +102,15 @@ def _asked_again(runbook: Runbook) -> Iterator[Finding]:
                 yield Finding(runbook.path, check.line, f"again {check.again}: {fault}")
 
 
+def _backfilled_twice(runbook: Runbook) -> Iterator[Finding]:
+    """Find a backfill whose id an earlier phase has: `pipestate backfill` names it by page and id alone."""
+    first: dict[str, Backfill] = {}
+    for backfill in (each for phase in runbook.phases for each in phase.backfills):
+        same = first.setdefault(backfill.id, backfill)
+        if same.line != backfill.line:
+            yield _finding(backfill, f"that id stands at {same.block} already: give it another id")
+
+
 def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     """Find what SQLite cannot read: variants, and blocks without one on a page that has some."""
     if runbook.variants is None:
@@ -119,6 +134,8 @@ def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
     if isinstance(query, Evidence):
         checks = [check for check in phase.checks_for("sqlite") if isinstance(check, Check)]
         return any(check.evidence_for("sqlite") == query for check in checks)
+    if isinstance(query, Backfill):
+        return any(each.block == query.block for each in phase.backfills_for("sqlite"))
     chosen = phase.views_for("sqlite") if isinstance(query, View) else phase.checks_for("sqlite")
     return any(each.block == query.block for each in chosen)
 
@@ -133,6 +150,7 @@ def _queries(phase: Phase) -> Iterator[Query]:
                 seen.setdefault(evidence.block, evidence)
     yield from seen.values()
     yield from phase.views
+    yield from phase.backfills
 
 
 def _finding(query: Query, what: str) -> Finding:
@@ -143,7 +161,7 @@ def _finding(query: Query, what: str) -> Finding:
 def _name(query: Query) -> str:
     if isinstance(query, Evidence):
         return f"evidence for {', '.join(query.check_ids)}"
-    return f"{'check' if isinstance(query, Check) else 'view'} {query.id}"
+    return f"{KINDS[type(query)]} {query.id}"
 
 
 def _error(found: list[Finding]) -> RunbookError:
