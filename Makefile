@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format long matrix screens rendered picture bench clean
+.PHONY: help demo test lowest lint format long matrix screens rendered picture bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +23,14 @@ demo: $(READY) ## show the main job on a PostgreSQL of its own, from a wheel
 
 test: $(READY) ## run the whole suite on real servers (two at a time)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+$(LOWEST)/.ready: pyproject.toml tests/lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c tests/lowest.txt
+	@touch $@
+
+lowest: $(LOWEST)/.ready ## the suite with the oldest Alembic and SQLAlchemy that are allowed (ARGS: a part of it)
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(READY) ## ruff, mypy --strict and the test of the package's borders
 	$(BIN)/ruff check .
@@ -53,4 +62,4 @@ bench: $(READY) ## run every benchmark; each prints its ratio (takes minutes)
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
 clean: ## remove the virtual environment and what builds leave behind
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) dist build .mypy_cache .ruff_cache

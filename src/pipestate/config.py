@@ -18,6 +18,18 @@ HOW_TO_NAME_A_DATABASE = (
     "or sqlalchemy.url in alembic.ini"
 )
 DRIVERS = {"postgresql": "postgresql+psycopg2", "postgres": "postgresql+psycopg2", "sqlite": "sqlite"}
+# What asyncpg and psycopg 3 take after the `?` of a URL and psycopg2 does not; asyncpg's `ssl` is everybody's `sslmode`.
+OF_OTHER_DRIVERS = (
+    "async_fallback",
+    "command_timeout",
+    "max_cacheable_statement_size",
+    "max_cached_statement_lifetime",
+    "prepare_threshold",
+    "prepared_statement_cache_size",
+    "prepared_statement_name_func",
+    "statement_cache_size",
+    "timeout",
+)
 
 
 def resolve_url(
@@ -68,7 +80,22 @@ def parse_url(text: str, *, source: str = "the database URL") -> "URL":
     backend = url.drivername.partition("+")[0]
     if backend not in DRIVERS:
         raise ConfigError(f"{source} names {backend}; pipestate works with PostgreSQL and SQLite")
+    if backend != "sqlite":
+        url = _for_psycopg2(url)
     return url.set(drivername=DRIVERS[backend])
+
+
+def _for_psycopg2(url: "URL") -> "URL":
+    """Leave out the options of other drivers, and call the rest what libpq calls it.
+
+    >>> parse_url("postgresql+asyncpg://db/civic?ssl=require&command_timeout=5").query
+    immutabledict({'sslmode': 'require'})
+    """
+    ours = url.difference_update_query(OF_OTHER_DRIVERS)
+    ssl = ours.query.get("ssl")
+    if not isinstance(ssl, str):
+        return ours
+    return ours.difference_update_query(["ssl"]).update_query_dict({"sslmode": ssl})
 
 
 def shown(url: "URL") -> str:

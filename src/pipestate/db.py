@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
+from pipestate.drivers import message, on_sqlite
 from pipestate.errors import Unreachable
 from pipestate.interrupt import listen, telling
 
@@ -90,7 +91,7 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
         engine.connect() as plain,
     ):
         if url.get_backend_name() == "sqlite":
-            _lock_down(plain)
+            on_sqlite(plain, _lock_down)
             yield plain
             return
         connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -153,8 +154,7 @@ def send(connection: Connection, *statements: str) -> None:
 def set_deadline(connection: Connection, seconds: float) -> None:
     """SQLite: interrupt the statements that follow when the time is over."""
     end = time.monotonic() + seconds
-    driver: Any = connection.connection.dbapi_connection
-    driver.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    on_sqlite(connection, lambda driver: driver.set_progress_handler(lambda: time.monotonic() > end, 10_000))
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:
@@ -164,7 +164,7 @@ def _cannot_reach(url: URL, error: DBAPIError) -> str:
 
 
 def _reason(url: URL, error: DBAPIError) -> str:
-    return without_secrets(" ".join(str(error.orig).split()), url)
+    return without_secrets(" ".join(message(error).split()), url)
 
 
 def _foreign_keys_on(driver: Any, _record: object) -> None:
@@ -204,19 +204,25 @@ def world_settings() -> list[str]:
 @contextmanager
 def read_only(connection: Connection) -> Iterator[None]:
     """SQLite: nothing can be written through this connection for a while; its transaction stays."""
-    driver: Any = connection.connection.dbapi_connection
-    driver.execute("PRAGMA query_only = ON")
-    driver.set_authorizer(_authorize)
+    on_sqlite(connection, _refuse_writes)
     try:
         yield
     finally:
-        driver.set_authorizer(None)
-        driver.set_progress_handler(None, 0)
-        driver.execute("PRAGMA query_only = OFF")
+        on_sqlite(connection, _allow_writes)
 
 
-def _lock_down(connection: Connection) -> None:
-    driver: Any = connection.connection.dbapi_connection
+def _refuse_writes(driver: sqlite3.Connection) -> None:
+    driver.execute("PRAGMA query_only = ON")
+    driver.set_authorizer(_authorize)
+
+
+def _allow_writes(driver: sqlite3.Connection) -> None:
+    driver.set_authorizer(None)
+    driver.set_progress_handler(None, 0)
+    driver.execute("PRAGMA query_only = OFF")
+
+
+def _lock_down(driver: sqlite3.Connection) -> None:
     driver.isolation_level = None
     driver.execute("PRAGMA query_only = ON")
     driver.execute("BEGIN")

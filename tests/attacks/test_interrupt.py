@@ -8,7 +8,7 @@ import pytest
 
 from attacks.attacked import finish
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, state_of
-from attacks.project import Project
+from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, wait_until
 
 SLOW = (
@@ -54,6 +54,22 @@ def test_ctrl_c_ends_the_command_and_its_query(slow: Project, command: str, time
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode not in (0, 1), "1 would mean that the gate is closed"
     assert "interrupted" in (done.stdout + done.stderr).lower()
+    assert state_of(slow.database) == AT_B2
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_ctrl_c_through_another_driver(slow: Project, driver: str) -> None:
+    if driver == "asyncpg":
+        slow.write("migrations/env.py", (PROJECTS / "shop_environments" / "asynchronous.py").read_text())
+    slow.edit("alembic.ini", ("postgresql+psycopg2:", f"postgresql+{driver}:"))
+    with slow.running("-m", "alembic", "upgrade", "head") as process:
+        wait_for_query(slow, process)
+        process.send_signal(signal.SIGINT)
+        done = finish(process, patience_s=PATIENCE_S)
+    wait_until(lambda: not is_running(slow.database, "slow()"), "the server has stopped", patience_s=2)
+    assert done.stderr.strip().endswith(
+        "interrupted: what ran was cancelled, nothing of this revision was done"
+    )
     assert state_of(slow.database) == AT_B2
 
 

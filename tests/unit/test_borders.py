@@ -19,9 +19,22 @@ TOOL = [path for path in FILES if path.relative_to(PACKAGE).parts[0] not in APPL
 
 # From the bottom to the top: a package may import those of its own line and of the lines above it here.
 LAYERS = (
-    ("errors", "plural", "safe", "interrupt", "paths", "progress", "config", "plugins", "db", "embedded"),
+    (
+        "errors",
+        "plural",
+        "safe",
+        "interrupt",
+        "paths",
+        "progress",
+        "config",
+        "plugins",
+        "drivers",
+        "db",
+        "embedded",
+    ),
     ("runbook",),
     ("chain",),
+    ("scaffold",),
     ("verify",),
     ("ledger",),
     ("ddl",),

@@ -9,6 +9,7 @@ from pipestate.backfill.find import Found, find_backfill
 from pipestate.backfill.loop import How, run
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, told_plainly
+from pipestate.ddl.notice import warn
 from pipestate.errors import PipestateError
 from pipestate.gate.question import runbooks_of
 from pipestate.ledger.owners import require_trusted
@@ -48,7 +49,7 @@ def _run_online(found: Found) -> None:
         connection = op.get_bind()
         require_ledger(connection)
         require_trusted(connection)
-        how = How(on_wait=lambda said: sql.log.warning("%s", said))
+        how = How(on_wait=lambda said: warn("%s", said))
         outcome = run(connection, found, how, revision=sql.current_revision() or None)
     if outcome.rows_left:
         raise MigrationError(

@@ -14,8 +14,10 @@ SEPARATORS = {"space": " ", "newline": "\n", "os": os.pathsep, ":": ":", ";": ";
 
 
 def script_directory(configuration: Configuration) -> Path:
-    """Find the directory of env.py."""
+    """Find the directory of env.py. Flask-Migrate does not name it, and puts the ini into it."""
     text = configuration.option("script_location")
+    if text is None and configuration.path.with_name("env.py").is_file():
+        return configuration.path.parent
     if text is None:
         raise ConfigError(
             f"{configuration.path}: [{configuration.section}] has no script_location, "

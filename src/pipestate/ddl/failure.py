@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.config import shown, without_secrets
+from pipestate.drivers import message, sqlstate
 from pipestate.errors import OWN_SQLSTATE, ConfigError, PipestateError
 
 ADVICE = {
@@ -73,9 +74,8 @@ def _log_is_heard() -> bool:
 
 def explain(error: DBAPIError, url: URL) -> str:
     """One sentence: what went wrong, on which database, what to do next."""
-    original = error.orig
     state = sqlstate(error)
-    text = without_secrets(first_sentence(str(original)), url)
+    text = without_secrets(first_sentence(message(error)), url)
     if state == OWN_SQLSTATE:
         return text
     if state is None and error.connection_invalidated:
@@ -84,12 +84,6 @@ def explain(error: DBAPIError, url: URL) -> str:
         return f"{text} ({shown(url)}); {_advice_without_state(text)}"
     advice = ADVICE.get(state, "this revision was rolled back: mend what it says, then run the same again")
     return f"{text} ({shown(url)}); {advice}"
-
-
-def sqlstate(error: DBAPIError) -> str | None:
-    """Read the server's code for an error: psycopg2 calls it `pgcode`, psycopg 3 and asyncpg `sqlstate`."""
-    state = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
-    return state if isinstance(state, str) else None
 
 
 def first_sentence(text: str) -> str:

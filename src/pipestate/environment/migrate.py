@@ -55,11 +55,21 @@ def run(
     if version_table is not None:
         settings["version_table"] = version_table
     if plugins is not None:
-        settings["autogenerate_plugins"] = list(plugins)
+        settings |= _known(plugins)
     if context.is_offline_mode():
         write_script(context, offline_url(context, options), settings)
     else:
         _run_online(context, options, {"postgresql": settings, "sqlite": settings | dict(on_sqlite or {})})
+
+
+def _known(plugins: Sequence[str]) -> dict[str, list[str]]:
+    """Leave out what this Alembic does not have: plugins came with 1.18, those of its own in `alembic.ext` with 1.20."""
+    try:
+        from alembic.runtime.plugins import _all_plugins
+    except ImportError:
+        return {}
+    there = [name for name in plugins if name in _all_plugins or not name.startswith("alembic.ext.")]
+    return {"autogenerate_plugins": there}
 
 
 def _run_online(context: EnvironmentContext, options: dict[str, str], settings: Settings) -> None:

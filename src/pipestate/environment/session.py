@@ -1,8 +1,10 @@
 """The migration's session: its settings and the lock that keeps others out, given back at the end."""
 
+import sqlite3
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, event
@@ -10,6 +12,7 @@ from sqlalchemy import Connection, event
 from pipestate.ddl import sql
 from pipestate.ddl.postgresql import locks
 from pipestate.ddl.sqlite.locks import hold_file
+from pipestate.drivers import on_sqlite
 
 SESSION = {
     "TimeZone": "UTC",
@@ -60,15 +63,7 @@ def _set(connection: Connection, settings: dict[str, str]) -> None:
 @contextmanager
 def sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
     """Transactions that hold DDL, foreign keys off for rebuilds, nobody else until the run is over."""
-    driver: Any = connection.connection.dbapi_connection
-    level = driver.isolation_level
-    driver.isolation_level = None
-    foreign_keys = driver.execute("PRAGMA foreign_keys").fetchone()[0]
-    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
-    driver.execute("PRAGMA foreign_keys = OFF")
-    if alone:
-        hold_file(driver)
-    driver.execute("PRAGMA busy_timeout = 60000")
+    before = on_sqlite(connection, lambda driver: _take_file(driver, alone=alone))
     event.listen(connection, "begin", _begin_immediate)
     try:
         with warnings.catch_warnings():
@@ -78,10 +73,34 @@ def sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
     finally:
         event.remove(connection, "begin", _begin_immediate)
         connection.rollback()
-        driver.execute("PRAGMA locking_mode = NORMAL")
-        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # only then is the lock let go
-        driver.execute(f"PRAGMA foreign_keys = {foreign_keys}")
-        driver.isolation_level = level
+        on_sqlite(connection, lambda driver: _give_file_back(driver, before))
+
+
+@dataclass(frozen=True, slots=True)
+class _FileBefore:
+    """What a lent connection was set to."""
+
+    isolation_level: Any
+    foreign_keys: int
+
+
+def _take_file(driver: sqlite3.Connection, *, alone: bool) -> _FileBefore:
+    level = driver.isolation_level
+    driver.isolation_level = None
+    (foreign_keys,) = driver.execute("PRAGMA foreign_keys").fetchone()
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
+    driver.execute("PRAGMA foreign_keys = OFF")
+    if alone:
+        hold_file(driver)
+    driver.execute("PRAGMA busy_timeout = 60000")
+    return _FileBefore(level, foreign_keys)
+
+
+def _give_file_back(driver: sqlite3.Connection, before: _FileBefore) -> None:
+    driver.execute("PRAGMA locking_mode = NORMAL")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # only then is the lock let go
+    driver.execute(f"PRAGMA foreign_keys = {before.foreign_keys}")
+    driver.isolation_level = before.isolation_level
 
 
 def _begin_immediate(connection: Connection) -> None:

@@ -5,10 +5,9 @@ from pipestate.ddl.failure import MigrationError
 from pipestate.safe import plain
 from pipestate.verify.report import Report
 
-KEPT = {
-    True: "nothing of this revision was done, and the revisions before it stay",
-    False: "this run is one transaction, and all of it is rolled back",
-}
+EARLIER_STAY = "nothing of this revision was done, and the revisions before it stay"
+ALL_BACK = "all of this run, which is one transaction, is rolled back"
+NOT_OURS = "nothing of this revision was done; this run is in a transaction that Alembic did not begin, and ends with it"
 
 
 class GateClosed(MigrationError):
@@ -16,7 +15,7 @@ class GateClosed(MigrationError):
 
     exit_code = 1
 
-    def __init__(self, report: Report, calls: Calls, *, commits_each: bool = True) -> None:
+    def __init__(self, report: Report, calls: Calls, *, kept: str = EARLIER_STAY) -> None:
         self.report = report
         ((runbook, phase),) = report.phases()
         closing = [verdict for verdict in phase.checks if verdict.closes]
@@ -27,6 +26,6 @@ class GateClosed(MigrationError):
             lines = ["  none of its checks applies here and blocks: nothing to ask is closed"]
         super().__init__(
             f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks do not "
-            f"hold, so {KEPT[commits_each]}\n" + "\n".join(lines) + "\n"
+            f"hold, so {kept}\n" + "\n".join(lines) + "\n"
             f"To look closer: {calls.pipestate(f'verify {runbook.name} --phase {phase.name}')}"
         )

@@ -9,6 +9,7 @@ GateClosed; `-x force="reason"` goes through, and the ledger keeps the reason. H
 and, for `alembic upgrade --sql`, in `script`.
 """
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
@@ -47,7 +48,7 @@ def gate(
     clear_mark()
     if context.dialect.driver == "psycopg2" and _on_command_line(context):
         listen()
-    with heard_on_stderr(on_command_line=_on_command_line(context)), _as_alembic_hears_it():
+    with heard_on_stderr(on_command_line=_on_command_line(context)), _as_alembic_hears_it(context):
         if isinstance(lock, str) or not lock:
             raise MigrationError(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
@@ -107,13 +108,18 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 
 
 @contextmanager
-def _as_alembic_hears_it() -> Iterator[None]:
-    """Turn what is wrong with a page or its place into an error that Alembic shows without a traceback."""
+def _as_alembic_hears_it(context: MigrationContext) -> Iterator[None]:
+    """Turn what is wrong with a page or its place, and Ctrl-C, into an error that Alembic shows without a traceback.
+
+    Under an asynchronous driver Ctrl-C cancels the task. In an application a task is cancelled for its own reasons.
+    """
     try:
         yield
     except MigrationError:
         raise
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, CancelledError) as error:
+        if isinstance(error, CancelledError) and not _on_command_line(context):
+            raise
         raise MigrationError(
             "interrupted: what ran was cancelled, nothing of this revision was done"
         ) from error

@@ -22,18 +22,20 @@ from sqlalchemy.exc import DBAPIError
 from pipestate import db
 from pipestate.config import shown
 from pipestate.ddl import lock_tables, sql
-from pipestate.ddl.failure import MigrationError, sqlstate, told_plainly
+from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
+from pipestate.drivers import on_sqlite, sqlstate
 from pipestate.gate.calls import calls_of
-from pipestate.gate.closed import GateClosed
+from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
+from pipestate.verify.surroundings import find_planted
 
 ABSENT = (
     "revision {revision} locks {table}, which does not exist: fix the name in `lock`, "
@@ -128,11 +130,12 @@ def may_commit(context: MigrationContext) -> bool:
     )
 
 
-def commits_each(context: MigrationContext) -> bool:
-    """Say whether a closed gate keeps the revisions before it."""
-    return not context._in_external_transaction and (
-        bool(context._transaction_per_migration) or not context.impl.transactional_ddl
-    )
+def what_is_kept(context: MigrationContext) -> str:
+    """Say what becomes of the revisions before a closed gate."""
+    if context._in_external_transaction:
+        return NOT_OURS
+    each = context._transaction_per_migration or not context.impl.transactional_ddl
+    return EARLIER_STAY if each else ALL_BACK
 
 
 def _has_written() -> bool:
@@ -144,8 +147,7 @@ def _has_written() -> bool:
 
 def _begin_on_sqlite(connection: Connection) -> None:
     """Have a transaction that holds DDL: the driver by itself begins one only before a write of rows."""
-    driver = connection.connection.dbapi_connection
-    if driver is not None and not getattr(driver, "in_transaction", True):
+    if not on_sqlite(connection, lambda driver: driver.in_transaction):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -179,6 +181,8 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     connection = op.get_bind()
     started_at, start = datetime.now(UTC), time.perf_counter()
     with db.look(connection):
+        for warning in find_planted(connection):
+            warn("%s", warning)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
     info = DatabaseInfo(
@@ -193,7 +197,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     )
     if found.gate is not Gate.OPEN and force_reason() is None:
         context = op.get_context()
-        raise GateClosed(report, calls_of(context.config), commits_each=commits_each(context))
+        raise GateClosed(report, calls_of(context.config), kept=what_is_kept(context))
     return report
 
 

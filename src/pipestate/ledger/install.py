@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
+from pipestate.drivers import message, sqlstate
 from pipestate.errors import OWN_SQLSTATE, ConfigError
 from pipestate.ledger.owners import refuse_strangers
 from pipestate.ledger.tables import SCHEMA, Ledger, ledger_on
@@ -34,8 +35,8 @@ def install(connection: Connection) -> None:
         try:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
         except DBAPIError as error:
-            if getattr(error.orig, "pgcode", None) == OWN_SQLSTATE:
-                raise ConfigError(str(error.orig).splitlines()[0]) from error
+            if sqlstate(error) == OWN_SQLSTATE:
+                raise ConfigError(message(error).splitlines()[0]) from error
             raise
 
 

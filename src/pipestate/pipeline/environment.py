@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import DateTime, Identity
+from sqlalchemy import DateTime, MetaData
 
 from pipestate import schema
 
@@ -24,12 +24,14 @@ def is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to:
     return kind == "column" and f"{item.table.name}.{name}" in schema.LEGACY_COLUMNS
 
 
-def differs_in_default(
-    migration: Any, _inspected: Any, _column: Any, _is: Any, wanted: Any, _rendered: Any
-) -> bool | None:
-    """SQLite has no identity columns: an INTEGER primary key counts by itself. The rest is Alembic's."""
-    del migration
-    return False if isinstance(wanted, Identity) else None
+def without_identities(metadata: MetaData) -> MetaData:
+    """Copy the schema as SQLite has it: without identity columns, an INTEGER primary key counts by itself."""
+    copied = MetaData()
+    for table in metadata.sorted_tables:
+        for column in table.to_metadata(copied).columns:
+            if column.identity is not None:
+                column.identity = column.server_default = None
+    return copied
 
 
 def differs_in_type(migration: Any, _inspected: Any, _column: Any, found: Any, wanted: Any) -> bool | None:
@@ -38,4 +40,4 @@ def differs_in_type(migration: Any, _inspected: Any, _column: Any, found: Any, w
     return False if isinstance(found, DateTime) and isinstance(wanted, DateTime) else None
 
 
-ON_SQLITE = {"compare_type": differs_in_type, "compare_server_default": differs_in_default}
+ON_SQLITE = {"compare_type": differs_in_type, "target_metadata": without_identities(schema.metadata)}

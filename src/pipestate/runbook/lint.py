@@ -1,6 +1,7 @@
 """Everything that is wrong with a runbook, before anything of it runs."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from pipestate.errors import RunbookError
@@ -22,7 +23,7 @@ def load(path: str | Path) -> Runbook:
         raise RunbookError(
             str(path), 1, f"it holds variants of {page} and is no runbook of its own: name that"
         )
-    runbook, found = _examined(read_text(path), path, read_beside(path))
+    runbook, found = _examined_once(read_text(path), path, read_beside(path))
     if runbook is None or found:
         raise _error(found)
     return runbook
@@ -48,6 +49,12 @@ def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
 
 def findings(text: str, path: str | Path, variants: str | None = None) -> list[Finding]:
     return _examined(text, path, variants)[1]
+
+
+@lru_cache(maxsize=16)
+def _examined_once(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
+    """Examine a text once: an upgrade reads a page for its promises, and again for every gate it asks."""
+    return _examined(text, path, variants)
 
 
 def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:

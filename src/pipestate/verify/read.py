@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, CursorResult
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 
 from pipestate import db
+from pipestate.drivers import message, rows_of, sqlstate
 from pipestate.errors import PipestateError
 from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
@@ -50,7 +51,8 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
                 raise
             raise QueryFailed(_reason(error, timeout_s)) from error
         except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
-            raise QueryFailed(_unreadable(error)) from error
+            why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise QueryFailed(_unreadable(why)) from error
 
 
 def _execute(connection: Connection, sql: str) -> CursorResult[tuple[object, ...]]:
@@ -60,7 +62,8 @@ def _execute(connection: Connection, sql: str) -> CursorResult[tuple[object, ...
 def _counted_there(connection: Connection, sql: str, most: int) -> Result:
     """PostgreSQL: one row more than is shown tells whether there are more."""
     found = _execute(connection, _FIRST.format(sql=sql, most=most + 1))
-    columns, rows = tuple(found.keys()), [tuple(row) for row in found.fetchall()]
+    columns, as_tuple = tuple(found.keys()), rows_of(found)
+    rows = [as_tuple(row) for row in found.fetchall()]
     total = len(rows)
     if total > most:
         total = max(total, int(str(_execute(connection, _COUNT.format(sql=sql)).scalar_one())))
@@ -69,8 +72,8 @@ def _counted_there(connection: Connection, sql: str, most: int) -> Result:
 
 def _counted_here(found: CursorResult[tuple[object, ...]], most: int) -> Result:
     """SQLite, and what no other statement can take rows from: count while reading, and keep the first."""
-    columns = tuple(found.keys())
-    rows = [tuple(row) for row in found.fetchmany(most)]
+    columns, as_tuple = tuple(found.keys()), rows_of(found)
+    rows = [as_tuple(row) for row in found.fetchmany(most)]
     total = len(rows)
     while more := len(found.fetchmany(CHUNK)):
         total += more
@@ -95,17 +98,17 @@ def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
 
 
 def _reason(error: DBAPIError, timeout_s: float) -> str:
-    text = str(error.orig).strip()
-    code = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
+    text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
+    if code is None and isinstance(error, DataError):  # psycopg 3, of a time that Python does not have
+        return _unreadable(message(error))
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
     return explain_missing_ledger(" ".join(kept.split()), code)
 
 
-def _unreadable(error: Exception) -> str:
-    why = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+def _unreadable(why: str) -> str:
     return (
-        f"the query returned a value that cannot be read ({why}): "
+        f"the query returned a value that cannot be read ({' '.join(why.split())}): "
         "have it return text there, as CAST(x AS text), or another column"
     )

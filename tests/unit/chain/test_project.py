@@ -10,6 +10,7 @@ from pipestate.chain.project import Named, find_project
 from pipestate.chain.read import read_chain
 from pipestate.config import shipped_root
 from pipestate.errors import ConfigError
+from versions import needs_alembic
 
 Enter = Callable[[str], Path]
 SECRET = "s3cr3t-pa55w0rd"
@@ -268,7 +269,9 @@ def test_an_ini_that_is_no_text(miniature: Enter) -> None:
         find_project(Named())
 
 
-@pytest.mark.parametrize("template", ["generic", "async", "multidb", "pyproject"])
+@pytest.mark.parametrize(
+    "template", ["generic", "async", "multidb", pytest.param("pyproject", marks=needs_alembic("1.16"))]
+)
 def test_what_alembic_init_writes_is_a_project(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,8 +279,10 @@ def test_what_alembic_init_writes_is_a_project(
     from alembic.config import Config
 
     monkeypatch.chdir(tmp_path)
-    silent = Config("alembic.ini", toml_file="pyproject.toml", stdout=(tmp_path / "said").open("w"))
-    command.init(silent, "migrations", template=template)
-    silent.stdout.close()
+    with (tmp_path / "said").open("w") as said:
+        silent = Config("alembic.ini", stdout=said)
+        if template == "pyproject":
+            silent.toml_file_name = "pyproject.toml"
+        command.init(silent, "migrations", template=template)
     assert find_project(Named()).scripts == Path("migrations")
     assert ids() == []

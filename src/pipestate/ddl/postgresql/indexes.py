@@ -9,9 +9,10 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.definitions import Index
-from pipestate.ddl.failure import MigrationError, sqlstate
+from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.postgresql.locks import SESSION_LOCK_TIMEOUT, lock_tables
 from pipestate.ddl.postgresql.names import fitted
+from pipestate.drivers import sqlstate
 
 BUILD_PATIENCE = "10min"
 

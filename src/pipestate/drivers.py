@@ -1,0 +1,68 @@
+"""What differs by driver: the code and the words of an error, some values, how SQLite's file is reached.
+
+A project migrates through the driver that it has. pipestate's own commands connect with psycopg2 or sqlite3.
+"""
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, CursorResult
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.util import await_only
+
+T = TypeVar("T")
+# PostgreSQL's numbers for two types that asyncpg reads otherwise than everybody else.
+CHAR, REAL = 18, 700
+
+
+def sqlstate(error: DBAPIError) -> str | None:
+    """Read the server's code for an error: psycopg2 calls it `pgcode`, psycopg 3 and asyncpg `sqlstate`."""
+    state = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def message(error: DBAPIError) -> str:
+    """Read what the driver said. SQLAlchemy wraps asyncpg's errors, and puts the name of a class before the text."""
+    said: BaseException | None = error.orig
+    if said is not None and type(said).__module__.startswith("sqlalchemy.") and said.__cause__ is not None:
+        said = said.__cause__
+    return str(said).strip()
+
+
+def on_sqlite(connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Call `work` with the connection of sqlite3 itself; aiosqlite keeps that on a thread of its own."""
+    driver: Any = connection.connection.driver_connection
+    if not connection.dialect.is_async:
+        return work(driver)
+    done: T = await_only(driver._execute(work, driver._conn))
+    return done
+
+
+def rows_of(found: CursorResult[Any]) -> Callable[[Iterable[object]], tuple[object, ...]]:
+    """Return what makes a tuple of a row, with the same values through every driver; call it before fetching.
+
+    asyncpg gives `"char"` as bytes, and `real` with the digits of a double: a check that compares with 'r' or 0.1
+    would hold in `pipestate gate` and not in the migration.
+    """
+    if found.dialect.driver != "asyncpg" or found.cursor is None:
+        return tuple
+    kinds = [column[1] for column in found.cursor.description or ()]
+    return lambda row: tuple(_as_others(value, kind) for value, kind in zip(row, kinds, strict=True))
+
+
+def _as_others(value: object, kind: object) -> object:
+    if kind == CHAR and isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return _shortest(value) if kind == REAL and isinstance(value, float) else value
+
+
+def _shortest(real: float) -> float:
+    """Find the number with the fewest digits that is the same `real`.
+
+    >>> _shortest(0.10000000149011612), _shortest(-3.5)
+    (0.1, -3.5)
+    """
+    tried = (float(f"{real:.{digits}g}") for digits in range(1, 10))
+    return next(short for short in tried if struct.pack("f", short) == struct.pack("f", real))

@@ -1,0 +1,65 @@
+"""Gates and contracts through each driver that a project may have."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bed import Database, Postgres, Sqlite
+from pipestate.ddl.failure import MigrationError
+from pipestate.gate import GateClosed
+from pipestate.gate.online import require_transaction
+from shops import LOG, OLD, Shop, open_shop
+from through import connected
+
+ENVIRONMENTS = {
+    "postgresql+psycopg2": "per_migration",
+    "postgresql+psycopg": "per_migration",
+    "postgresql+psycopg_async": "asynchronous",
+    "postgresql+asyncpg": "asynchronous",
+    "sqlite+pysqlite": "per_migration",
+    "sqlite+aiosqlite": "asynchronous",
+}
+
+
+@pytest.fixture(params=ENVIRONMENTS)
+def shop(
+    request: pytest.FixtureRequest, postgres: Postgres, sqlite: Sqlite, tmp_path: Path
+) -> Iterator[Shop]:
+    """A shop with rows at b2, whose env.py connects with the driver."""
+    bed = sqlite if request.param.startswith("sqlite") else postgres
+    database = bed.create()
+    shop = open_shop(tmp_path, database, ENVIRONMENTS[request.param], driver=request.param)
+    shop.upgrade("b2")
+    shop.fill()
+    yield shop
+    bed.drop(database)
+
+
+def test_a_contract_waits_goes_up_and_comes_back(shop: Shop) -> None:
+    """The ini names the project's driver: `plan` takes its own."""
+    assert shop.plan() == ("b2", "closed")
+    with pytest.raises(GateClosed, match="approved: rows is 0, required >= 1"):
+        shop.upgrade()
+    shop.assert_untouched()
+    assert shop.recorded() == []
+
+    shop.approve()
+    assert shop.plan() == ("b2", "open")
+    shop.upgrade()
+    shop.assert_contracted()
+    assert shop.recorded() == [("gate", "open"), ("upgrade", None)]
+    assert shop.database.value("SELECT count(*) FROM pipestate.result WHERE outcome = 'passed'") == 2
+
+    shop.downgrade("b2")
+    assert (shop.version(), shop.orders(), shop.log()) == ("b2", OLD, LOG)
+
+
+@pytest.mark.parametrize("driver", [name for name in ENVIRONMENTS if name.startswith("postgresql")])
+def test_a_gate_refuses_a_connection_that_it_cannot_look_through(pg: Database, driver: str) -> None:
+    for level, why in (
+        ("AUTOCOMMIT", "commits every statement"),
+        ("REPEATABLE READ", "needs READ COMMITTED"),
+    ):
+        with pytest.raises(MigrationError, match=why):
+            connected(pg, driver, lambda each: require_transaction(each, "c3"), isolation_level=level)

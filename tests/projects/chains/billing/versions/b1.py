@@ -1,0 +1,13 @@
+"""The table of billing"""
+
+from alembic import op
+
+revision, down_revision = "b1", None
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE invoices (id integer PRIMARY KEY, moved_to integer)")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE invoices")

@@ -1,0 +1,13 @@
+"""The table of stock"""
+
+from alembic import op
+
+revision, down_revision = "s1", None
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE shelves (id integer PRIMARY KEY, moved_to integer)")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE shelves")

@@ -1,0 +1,8 @@
+"""The ledger"""
+
+from pipestate.ddl import install_ledger, remove_ledger
+
+revision = "b2"
+down_revision = "a1"
+
+upgrade, downgrade = install_ledger, remove_ledger
