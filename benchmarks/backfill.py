@@ -30,7 +30,7 @@ from sqlalchemy import URL
 
 from _common import execute, upgrade
 from pipestate.embedded import embedded_server
-from pipestate.pipeline.backfill import BATCH_SIZE, apply, plan
+from pipestate.pipeline.backfill import apply, plan
 from pipestate.pipeline.storage import Documents, open_storage
 
 LEAST_RATE, LEAST_STEADY, MOST_FIND = 0.8, 0.9, 1.3
@@ -82,7 +82,7 @@ class Batches:
         return sum(took[:tenth]) / sum(took[-tenth:])
 
 
-def backfill(url: URL, batch_size: int) -> tuple[float, float]:
+def backfill(url: URL, batch_size: int | None) -> tuple[float, float]:
     """Seconds, and how steady; without the garbage collector, as the command does it."""
     gc.disable()
     start = time.perf_counter()
@@ -111,7 +111,7 @@ def on_a_copy(admin: URL, template: URL, way: Callable[[URL], Result]) -> Result
         execute(admin, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def database_side(rows: int, rounds: int, batch_size: int, relaxed: bool) -> bool:
+def database_side(rows: int, rounds: int, batch_size: int | None, relaxed: bool) -> bool:
     ratios, steadies = [], []
     with embedded_server(durable=not relaxed) as admin:
         template = admin.set(database="pipestate_bench")
@@ -201,7 +201,7 @@ def main() -> int:
         "--rounds", type=int, default=3, help="rounds on the database; 3 times as many on files"
     )
     parser.add_argument("--files", type=int, default=200_000)
-    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)
+    parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--relaxed", action="store_true", help="a server that does not wait for its disk")
     options = parser.parse_args()
     good = [

@@ -58,7 +58,7 @@ class Chain:
         command.check(config_for(self.database.text))
 
     def revision(self) -> str | None:
-        with self.database.engine.connect() as connection:
+        with self.database.connect() as connection:
             if not sa.inspect(connection).has_table("pipestate_alembic_version"):
                 return None
         rows = self.database.rows("SELECT version_num FROM pipestate_alembic_version")

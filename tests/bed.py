@@ -13,11 +13,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from pipestate.config import parse_url
+from pipestate.db import look, reader
 from pipestate.embedded import embedded_binaries, embedded_redis, embedded_server
 
 
@@ -33,10 +35,18 @@ def postgres_server() -> Iterator[URL]:
         with _container() as url:
             yield url
     elif kind == "embedded":
-        with embedded_server(version=int(os.environ.get("PIPESTATE_TEST_VERSION", "18"))) as url:
+        version = int(os.environ.get("PIPESTATE_TEST_VERSION", "18"))
+        with embedded_server(version=version, within=memory()) as url:
             yield url
     else:
         raise ValueError(f"PIPESTATE_TEST_POSTGRES is {kind!r}; it may be container or embedded")
+
+
+def memory() -> Path | None:
+    """Where files are memory, with room for two servers: copying a database there costs a fifth."""
+    shared = Path("/dev/shm")
+    roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 * 2**30
+    return shared if roomy else None
 
 
 def docker_answers() -> bool:
@@ -92,6 +102,17 @@ class Database:
         with self.engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """A connection as `verify` has one: it sees one moment, and cannot write."""
+        with reader(self.url) as connection:
+            yield connection
+
     def spelt(self, statement: str) -> str:
         """SQLite has no schemas: there the ledger's names have a prefix."""
         return re.sub(r"\bpipestate\.(?=\w)", "pipestate_", statement) if self.is_sqlite else statement
@@ -102,7 +123,7 @@ class Database:
                 connection.exec_driver_sql(self.spelt(statement), execution_options={"no_parameters": True})
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        with self.engine.connect() as connection:
+        with self.connect() as connection:
             result = connection.exec_driver_sql(self.spelt(query), execution_options={"no_parameters": True})
             return [tuple(row) for row in result]
 
@@ -112,17 +133,42 @@ class Database:
 
 
 @dataclass
+class Borrowed(Database):
+    """A database of many tests: all that one does happens in a transaction, which is rolled back at the end."""
+
+    connection: Connection
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        yield self.connection
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        yield self.connection
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """Look as a gate does under its lock, inside of the transaction."""
+        with look(self.connection):
+            yield self.connection
+
+
+@dataclass
 class Postgres:
     """A server, and templates on it that are filled once and copied for each test."""
 
     admin: URL
     templates: dict[str, str] = field(default_factory=dict)
+    engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine = create_engine(self.admin, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
     def create(self, template: str | None = None) -> Database:
         """A copy of the template; without one, an empty database in UTF-8, whatever the server's default."""
         name = f"pipestate_{uuid.uuid4().hex[:16]}"
         source = f'TEMPLATE "{template}"' if template else "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
-        self._execute(f"CREATE DATABASE {name} {source}")
+        self._execute(f"CREATE DATABASE {name} {source}{self._strategy}")
         return Database(self.admin.set(database=name))
 
     def drop(self, database: Database) -> None:
@@ -140,10 +186,17 @@ class Postgres:
     def drop_templates(self) -> None:
         for name in self.templates.values():
             self.drop(Database(self.admin.set(database=name)))
+        self.engine.dispose()
+
+    @cached_property
+    def _strategy(self) -> str:
+        """Copy files, which servers before 15 always do; writing each page into the log takes longer."""
+        with self.engine.connect() as connection:
+            version = connection.exec_driver_sql("SHOW server_version_num").scalar_one()
+        return " STRATEGY FILE_COPY" if int(version) >= 150000 else ""
 
     def _execute(self, statement: str) -> None:
-        engine = create_engine(self.admin, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        with self.engine.connect() as connection:
             connection.exec_driver_sql(statement)
 
 
@@ -172,10 +225,6 @@ class Sqlite:
         copy = self.create()
         shutil.copyfile(self.templates[key], str(copy.url.database))
         return copy
-
-    def drop_templates(self) -> None:
-        for path in self.templates.values():
-            path.unlink(missing_ok=True)
 
 
 def postgres_binary(name: str) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bed import Database, Postgres, Sqlite
+from sqlalchemy import create_engine
+
+from bed import Borrowed, Database, Postgres, Sqlite
 from moments import run_timed
 from pipestate.runbook.model import Runbook
 from pipestate.verify.verdict import Outcome
@@ -79,7 +81,7 @@ class Page:
     """A shipped runbook: how to build a database on which all of it holds, and every way to break it.
 
     `later` are phases that need another database. With `whole` a case is judged by all phases that apply,
-    not by its own alone.
+    not by its own alone. With `counts` some check reads the server's counters, which no rollback sets back.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Page:
     refresh: Callable[[Database], None] = field(default=lambda _: None)
     later: Mapping[str, Callable[[Database], None]] = field(default_factory=dict)
     whole: bool = False
+    counts: bool = False
 
     @property
     def runbook(self) -> Runbook:
@@ -96,8 +99,32 @@ class Page:
     @contextmanager
     def copy(self, bed: Postgres | Sqlite, phase: str) -> Iterator[Database]:
         """A copy of the healthy database; what must be recent is made so, for the original may be old."""
-        build = self.later.get(phase, self.healthy)
-        database = bed.copy_of(f"{self.name}-{phase if phase in self.later else 'healthy'}", build)
+        database = self._copy_of(bed, phase)
         self.refresh(database)
         yield database
         bed.drop(database)
+
+    @contextmanager
+    def borrow(self, bed: Postgres | Sqlite, phase: str, shared: dict[str, Database]) -> Iterator[Database]:
+        """The same for less: on PostgreSQL a transaction that is rolled back, on a copy that cases share."""
+        if isinstance(bed, Sqlite) or self.counts:
+            with self.copy(bed, phase) as database:
+                yield database
+            return
+        key = self._key(phase)
+        if key not in shared:
+            shared[key] = self._copy_of(bed, phase)
+            shared[key].engine = create_engine(
+                shared[key].url
+            )  # with a pool: a session that knows its tables
+        with shared[key].engine.connect() as connection:
+            database = Borrowed(shared[key].url, connection)
+            self.refresh(database)
+            yield database
+            connection.rollback()
+
+    def _copy_of(self, bed: Postgres | Sqlite, phase: str) -> Database:
+        return bed.copy_of(self._key(phase), self.later.get(phase, self.healthy))
+
+    def _key(self, phase: str) -> str:
+        return f"{self.name}-{phase if phase in self.later else 'healthy'}"

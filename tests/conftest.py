@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from redis import Redis
 
 from alembics import Chain
-from bed import Database, Postgres, Sqlite, postgres_server, redis_server
+from bed import Database, Postgres, Sqlite, memory, postgres_server, redis_server
 from legacy import fill_legacy
 from miniatures import copy_project
 from queue_scene import Scene
@@ -28,10 +29,9 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
-    files = Sqlite(tmp_path_factory.mktemp("sqlite"))
-    yield files
-    files.drop_templates()
+def sqlite() -> Iterator[Sqlite]:
+    with TemporaryDirectory(prefix="pipestate-sqlite-", dir=memory()) as directory:
+        yield Sqlite(Path(directory))
 
 
 @pytest.fixture(scope="session")

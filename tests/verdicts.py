@@ -4,7 +4,6 @@ from functools import cache
 
 from alembics import ROOT, Chain
 from bed import Database
-from pipestate.db import reader
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
@@ -27,7 +26,7 @@ def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> 
         for check in section.checks_for(dialect(database))
         if isinstance(check, Check) and applies(check, revision)
     ]
-    with reader(database.url) as connection:
+    with database.reader() as connection:
         return {address(each): run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked}
 
 
@@ -37,7 +36,7 @@ def verdict(database: Database, runbook: Runbook, check: str) -> Verdict:
     section = runbook.phase(name)
     assert section is not None, check
     (found,) = [each for each in section.checks_for(dialect(database)) if each.id == id]
-    with reader(database.url) as connection:
+    with database.reader() as connection:
         return run_check(connection, Asked(runbook, section, found, None), DEFAULT_TIMEOUT_S)
 
 

@@ -24,7 +24,7 @@ from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError, heard_on_stderr, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.going import DerivedRows, GoingColumns, GoingTable
-from pipestate.ddl.mark import require_mark
+from pipestate.ddl.mark import require_mark, set_mark
 from pipestate.ddl.transaction import may_commit
 from pipestate.gate import gate, require
 
@@ -39,7 +39,8 @@ class Contract:
     Rows are found again by their primary key, or by what `keys` names for a table. `recheck`, `insist`,
     `sign_offs` and `may_be_gone` are the gate's. On the way back a row that changed since, because the column that
     `changed_at` names for its table is another one, and a row that is new become what `derived` says: for columns
-    expressions over the row `s` and its archived values `a`, for a table a `DerivedRows`.
+    expressions over the row `s` and its archived values `a`, for a table a `DerivedRows`. `engine` names the one
+    database that is meant where `env.py` runs every revision in several (Alembic's template multidb).
     """
 
     phase: str
@@ -52,15 +53,19 @@ class Contract:
     derived: Mapping[str, DerivedRows | Mapping[str, Value]] = field(default_factory=dict, kw_only=True)
     changed_at: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     may_be_gone: bool = field(default=False, kw_only=True)
+    engine: str | None = field(default=None, kw_only=True)
     revision: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if fault := _fault(self):
             raise MigrationError(f"Contract({self.phase!r}, ...): {fault}")
 
-    def upgrade(self) -> None:
+    def upgrade(self, engine_name: str | None = None) -> None:
         """Ask the gate, then archive and drop; raise GateClosed where it is closed and nobody forces it."""
         revision = self._running()
+        if not self._is_meant(engine_name):
+            set_mark(revision)  # nothing goes here, so there is nothing to ask
+            return
         tables, columns = self._tables(revision), self._columns(revision)
         locked = list(dict.fromkeys([*self.tables, *self.columns]))
         prepares = may_commit() and bool(columns or any(each.derived for each in tables))
@@ -89,8 +94,10 @@ class Contract:
                 self._prepare(tables, columns)
             self._take_away(tables, columns, watched=prepares)
 
-    def downgrade(self) -> None:
+    def downgrade(self, engine_name: str | None = None) -> None:
         """Bring everything back; refuse where an archive is gone, unless that is forced."""
+        if not self._is_meant(engine_name):
+            return
         revision = self._running()
         tables, columns = self._tables(revision), self._columns(revision)
         everything: list[GoingTable | GoingColumns] = [*tables, *columns]
@@ -105,6 +112,15 @@ class Contract:
                 engine().restore_columns(some)
             for going in everything:
                 engine().forget_archived(going)
+
+    def _is_meant(self, engine_name: str | None) -> bool:
+        """Say whether this is the contract's database; `engine_name` is what env.py gives to `run_migrations`."""
+        if self.engine is not None and engine_name is None:
+            raise MigrationError(
+                f"Contract({self.phase!r}, engine={self.engine!r}, ...) is for one of several databases, and env.py does "
+                "not say which this is: call context.run_migrations(engine_name=...), or take `engine` out"
+            )
+        return self.engine in (None, engine_name)
 
     def _prepare(self, tables: Sequence[GoingTable], columns: Sequence[GoingColumns]) -> None:
         """Refuse what could not come back, before the first change; then copy what can be copied before the lock."""

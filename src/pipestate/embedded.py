@@ -19,14 +19,16 @@ from pipestate.errors import ConfigError, Unreachable
 
 
 @contextmanager
-def embedded_server(*, version: int = 18, durable: bool = False, keep: bool = False) -> Iterator[URL]:
+def embedded_server(
+    *, version: int = 18, durable: bool = False, keep: bool = False, within: Path | None = None
+) -> Iterator[URL]:
     """Start a server in a directory of its own; stop it and remove the directory at the end.
 
     Without `durable` it does not wait for the disk: right for data that is thrown away. With `keep` it
-    goes on after this process.
+    goes on after this process. `within` says where its directory is made, else where temporary files are.
     """
     pgserver = _import()
-    directory = Path(tempfile.mkdtemp(prefix="pipestate-pg-"))
+    directory = Path(tempfile.mkdtemp(prefix="pipestate-pg-", dir=within))
     mode = None if keep else "stop"
     server = None
     try:

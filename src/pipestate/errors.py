@@ -14,6 +14,10 @@ class ConfigError(PipestateError):
     """Wrong usage or configuration: a missing or malformed URL, an unknown option."""
 
 
+class OtherChain(ConfigError):
+    """A command of an application that was called in a project whose chain is not that application's."""
+
+
 class Unreachable(PipestateError):
     """Something that is needed did not answer, so that nothing could be evaluated."""
 

@@ -1,6 +1,6 @@
-"""What installed packages add to pipestate: commands, probes and lines of the history.
+"""What installed packages add to pipestate: commands, probes, lines of the history, a backfill without a name.
 
-A package offers each of them as an entry point of one of three groups. They are found by name here and
+A package offers each of them as an entry point of one of four groups. They are found by name here and
 imported when they are used, so that a broken one stops nothing but itself.
 """
 
@@ -14,7 +14,8 @@ from pipestate.errors import ConfigError
 COMMANDS = "pipestate.commands"
 PROBES = "pipestate.probes"
 HISTORY = "pipestate.history"
-KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history"}
+BACKFILLS = "pipestate.backfills"
+KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history", BACKFILLS: "bare form"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ def probes() -> Mapping[str, Plugin]:
 def histories() -> Mapping[str, Plugin]:
     """Find further sources of lines for `history`."""
     return _find(HISTORY)
+
+
+def backfills() -> Mapping[str, Plugin]:
+    """Find what `pipestate backfill` does without a name: a function that Typer understands."""
+    return _find(BACKFILLS)
 
 
 def _find(group: str) -> Mapping[str, Plugin]:

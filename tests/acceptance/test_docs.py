@@ -26,6 +26,8 @@ from pipestate.runbook.lint import findings
 
 EXAMPLES = [example for page in PAGES for example in examples(page)]
 RUN = ("console", "sql")
+# Pages that tests of their own run: test_roles.py, test_your_project.py.
+RUN_ELSEWHERE = ("read-only-role.md", "your-project.md")
 # What cannot be run: the two commands that set up and test everything, an address, a drawing.
 UNCHECKED = [("README.md", "sh"), ("README.md", "sh"), ("CONTRIBUTING.md", ""), ("operations.md", "sh")]
 
@@ -121,7 +123,7 @@ def of_its_own(text: str, page: Path, database: Database) -> str:
 
 @pytest.mark.parametrize(
     ("world", "page"),
-    [pytest.param(page, page, id=page.name) for page in pages_that_run() if page.stem != "read-only-role"],
+    [pytest.param(page, page, id=page.name) for page in pages_that_run() if page.name not in RUN_ELSEWHERE],
     indirect=["world"],
 )
 def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, redis_url: str) -> None:
@@ -144,7 +146,8 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: f"{each.page}:{each.line}")
 def test_every_example_is_run_parsed_or_known_to_be_neither(example: Example) -> None:
     if example.file is not None and is_beside(example.file):
-        beside_its_page(example)
+        if example.page not in RUN_ELSEWHERE:
+            beside_its_page(example)
     elif example.language in CHECKS:
         CHECKS[example.language](example.text)
         if example.language == "python" and example.file is None:

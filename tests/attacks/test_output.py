@@ -264,7 +264,8 @@ def test_a_note_in_the_history_is_text(gated: Project, note: str, tmp_path: Path
     assert OBEYED.findall(done.stdout + done.stderr) == []
     assert not re.search(r"^\s*::", done.stdout, re.MULTILINE)
     if note == MARKUP:
-        assert "[bold red]loud" in "".join(done.stdout.split("\n"))
+        wide = gated.pipestate("history", COLUMNS="400")
+        assert note in wide.stdout
     entries = json.loads(gated.pipestate("history", "--json").stdout)
     assert note in str(entries[0]["what"])
 
@@ -280,6 +281,14 @@ def wide(project: Project, rows: int) -> None:
     project.write(
         PAGE, project.read(PAGE) + f"\n```sql\n-- explains: wide\n-- dialect: postgresql\n{evidence};\n```\n"
     )
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_no_column_of_the_evidence_vanishes(approved: Project, columns: int) -> None:
+    wide(approved, rows=2)
+    screen = on_screen(approved, "pipestate", "verify", columns=columns)
+    for name in (*(f"column_{n}" for n in range(7)), "updated_at"):
+        assert name in screen
 
 
 def test_and_more_counts_the_rows_not_the_sample(approved: Project) -> None:

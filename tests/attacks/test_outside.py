@@ -7,6 +7,7 @@ import pytest
 
 from attacks import attacked
 from attacks.attacked import Done
+from attacks.orders import State, state_of
 from attacks.project import Project
 from bed import Database, Postgres
 
@@ -94,3 +95,18 @@ def test_a_project_without_runbooks_is_not_given_the_shipped_ones(gated: Project
         done = gated.pipestate(*command)
         assert done.returncode == 2, done.stdout + done.stderr
         assert "sites-consolidation" not in done.stdout + done.stderr
+
+
+def test_apply_migration_migrates_the_database_that_was_named_or_none(
+    gated: Project, postgres: Postgres
+) -> None:
+    """An env.py with settings of its own ignores what it is told; the wrong database stays as it is."""
+    assert gated.alembic("downgrade", "a1").returncode == 0
+    other = postgres.create(str(gated.database.url.database))
+    gated.write("settings.txt", other.url.render_as_string(hide_password=False))
+    gated.use_environment("settings_of_its_own")
+    done = gated.pipestate("verify", "--apply-migration", "--database-url", gated.database.text)
+    assert state_of(other) == State("a1", 3), done.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    postgres.drop(other)

@@ -211,3 +211,43 @@ def test_a_planted_function_flips_no_shipped_check(shipped: Database, make_role:
     assert {name: outcome for name, (outcome, _) in after.items()} == {
         name: outcome for name, (outcome, _) in before.items()
     }
+
+
+def test_a_superuser_who_verifies_is_warned(gated: Project) -> None:
+    done = gated.pipestate("verify", "--json")
+    assert "superuser" in done.stderr
+    assert verdicts(done)
+
+
+def test_a_path_on_which_others_may_create_functions_is_named(gated: Project, make_role: MakeRole) -> None:
+    reader = make_role(gated.database)
+    gated.database.run(
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader.url.username}",
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",  # before 15 everybody could
+    )
+    project = gated.connect_as(reader)
+    quiet = project.pipestate("verify")
+    assert "superuser" not in quiet.stderr
+    assert "CREATE" not in quiet.stderr
+    gated.database.run("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    done = project.pipestate("verify")
+    assert "public" in done.stderr
+    assert "CREATE" in done.stderr
+
+
+def test_what_somebody_else_has_planted_is_named(gated: Project, make_role: MakeRole) -> None:
+    """A function or an operator under a name of the server's, made by a role that may only create."""
+    planter = make_role(gated.database)
+    gated.database.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {planter.url.username}")
+    planter.run(
+        "CREATE FUNCTION public.lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'planted' $$",
+        "CREATE FUNCTION public.alike(varchar, varchar) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$",
+        "CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.alike)",
+    )
+    done = gated.pipestate("verify", "--json")
+    said = " ".join(json.loads(done.stdout)["warnings"])
+    assert "lower(character varying)" in said
+    assert "operator =(character varying,character varying)" in said
+    assert "lower(character varying)" in done.stderr
+    gate = gated.alembic("upgrade", "head")
+    assert "lower(character varying)" in gate.stderr

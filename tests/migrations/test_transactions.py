@@ -22,7 +22,7 @@ KEPT = {
 SAID = {
     "per_migration": "nothing of this revision was done, and the revisions before it stay",
     "own_transaction": "this run is in a transaction that Alembic did not begin, and ends with it",
-    None: "this run is one transaction, and all of it is rolled back",
+    None: "all of this run, which is one transaction, is rolled back",
 }
 
 
@@ -109,7 +109,7 @@ def test_a_connection_that_the_caller_hands_over_outside_of_a_transaction(
     with pg.engine.connect() as connection:
         upgrade_through(shop, connection, "a1")
         shop.fill()
-        with pytest.raises(GateClosed, match="this run is one transaction, and all of it is rolled back"):
+        with pytest.raises(GateClosed, match="all of this run, which is one transaction, is rolled back"):
             upgrade_through(shop, connection)
         assert not connection.in_transaction()
         shop.assert_untouched("a1")

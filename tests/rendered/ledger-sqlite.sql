@@ -63,6 +63,28 @@ CREATE TABLE IF NOT EXISTS pipestate_observation (
   CONSTRAINT pk_pipestate_observation PRIMARY KEY (id)
 );
 CREATE INDEX IF NOT EXISTS idx_pipestate_observation_name ON pipestate_observation (name, observed_at, id);
+CREATE TABLE IF NOT EXISTS pipestate_backfill_progress (
+  id INTEGER NOT NULL,
+  runbook TEXT NOT NULL,
+  name TEXT NOT NULL,
+  table_name TEXT NOT NULL,
+  key_column TEXT NOT NULL,
+  sql_sha256 TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  revision TEXT,
+  first_key TEXT,
+  last_key TEXT,
+  rows_seen BIGINT DEFAULT 0 NOT NULL,
+  rows_expected BIGINT DEFAULT 0 NOT NULL,
+  rows_updated BIGINT DEFAULT 0 NOT NULL,
+  rows_left BIGINT,
+  batches INTEGER DEFAULT 0 NOT NULL,
+  started_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  updated_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  finished_at DATETIME,
+  CONSTRAINT pk_pipestate_backfill_progress PRIMARY KEY (id)
+);
+CREATE INDEX IF NOT EXISTS idx_pipestate_backfill_progress_name ON pipestate_backfill_progress (runbook, name, id);
 DROP VIEW IF EXISTS pipestate_observed;
 CREATE VIEW pipestate_observed AS
 SELECT o.name,
@@ -152,3 +174,23 @@ SELECT a.runbook,
        CASE WHEN unixepoch(a.signed_at) <= unixepoch('now') + 300
             THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds
 FROM pipestate_attestation a;
+DROP VIEW IF EXISTS pipestate_backfill;
+CREATE VIEW pipestate_backfill AS
+SELECT p.runbook,
+       p.name AS id,
+       p.table_name,
+       p.first_key,
+       p.last_key,
+       p.rows_updated,
+       p.rows_left,
+       p.batches,
+       CASE WHEN p.finished_at IS NOT NULL THEN 100
+            WHEN p.rows_expected > 0 THEN min(99, 100 * p.rows_seen / p.rows_expected)
+            ELSE 0 END AS percent,
+       p.started_at,
+       p.updated_at,
+       p.finished_at,
+       p.actor
+FROM pipestate_backfill_progress p
+WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
+              WHERE latest.runbook = p.runbook AND latest.name = p.name);

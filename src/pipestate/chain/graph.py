@@ -69,6 +69,10 @@ class Chain:
                 left.extend(self.by_id[revision].needs)
         return frozenset(found)
 
+    def heads_above(self, revision: str) -> tuple[str, ...]:
+        """The heads that need this revision."""
+        return tuple(head for head in self.heads if revision in self.ancestors([head]))
+
     def position(self, stored: Iterable[str]) -> Position:
         """Say where a database stands whose version table holds these revisions; all must be of this chain."""
         current = sorted(stored)

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from pipestate.plugins import Plugin
 
 OWN = {
+    "init": "pipestate.cli.scaffold:init",
+    "revision": "pipestate.cli.scaffold:revision",
     "verify": "pipestate.cli.verify:verify",
     "gate": "pipestate.cli.verify:gate",
     "plan": "pipestate.cli.status:plan",
+    "upgrade": "pipestate.cli.upgrade:upgrade",
     "status": "pipestate.cli.status:status",
+    "backfill": "pipestate.cli.backfill:backfill",
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",

@@ -35,3 +35,11 @@ signoff = _names(
         for name in (check.id, f"{phase.name}/{check.id}", f"{book.name}/{phase.name}/{check.id}")
     ]
 )
+backfill = _names(
+    lambda book: [
+        name
+        for phase in book.phases
+        for each in phase.backfills
+        for name in (each.id, f"{book.name}/{each.id}")
+    ]
+)

@@ -40,10 +40,12 @@ def attest(
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
     from pipestate import db
+    from pipestate.chain.pages import require_pages
     from pipestate.ledger.attestations import attest as write
     from pipestate.ledger.attestations import find_signoff
     from pipestate.runbook.find import every_runbook
 
+    require_pages(to.project)
     position = to.position()
     asked = find_signoff(name, every_runbook(to.project.runbooks), position)
     with db.writer(to.url) as connection:

@@ -56,7 +56,9 @@ def print_json(data: Any) -> None:
 
 
 def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
-    """Render the report; into the file, if one is named."""
+    """Render the report; into the file, if one is named. What should be known about the session goes to stderr."""
+    for warning in report.warnings:
+        say(f"warning: {warning}", err=True)
     if form is Format.CONSOLE and output is None:
         from pipestate.render.console import print_report
 

@@ -34,5 +34,5 @@ def purge(
             return
         if not yes:
             typer.confirm("Drop this for good?", abort=True, err=True)
-        archive.drop(connection, things, revision=revision)
-    say(f"dropped {len(things)}; the ledger says so", err=True)
+        kept = archive.drop(connection, things, revision=revision)
+    say(f"dropped {len(things)}{'; the ledger says so' if kept else ''}", err=True)

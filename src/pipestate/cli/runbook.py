@@ -10,7 +10,7 @@ from pipestate.chain.project import Named, Project, find_project
 from pipestate.cli import complete
 from pipestate.cli.options import project_options
 from pipestate.cli.output import console, say
-from pipestate.errors import ConfigError, PipestateError
+from pipestate.errors import PipestateError
 from pipestate.plural import many
 
 
@@ -36,12 +36,13 @@ def lint(
     Example: pipestate runbook lint runbooks/orders.md
     """
     from pipestate.chain.lint import lint
+    from pipestate.chain.pages import require_pages
     from pipestate.runbook.files import pages_of
 
     project = project_if_any(named) if paths else find_project(named)
     files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
-    if not files:
-        raise ConfigError("there is no runbook to lint: give a path")
+    if not files and project is not None:
+        require_pages(project)
     pages = pages_of(files)
     findings = lint(pages, project)
     for finding in findings:

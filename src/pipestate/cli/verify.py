@@ -55,10 +55,13 @@ def verify(
 
     Example: pipestate verify --phase readiness --json
     """
+    from pipestate.chain.pages import require_pages
     from pipestate.runbook.find import find_runbooks
 
     chosen = Format.JSON if json_ else form
     with told_in_json(to, chosen, output):
+        if not runbooks:
+            require_pages(to.project)
         books = find_runbooks(runbooks or [], to.project.runbooks)
         if apply_migration:
             upgrade_ungated(to)
@@ -81,11 +84,13 @@ def gate(
 
     Example: pipestate gate readiness && alembic upgrade head
     """
+    from pipestate.chain.pages import require_pages
     from pipestate.runbook.find import every_runbook, named_runbook
 
     runbook, slash, _ = phase.partition("/")
     chosen = Format.JSON if json_ else Format.CONSOLE
     with told_in_json(to, chosen):
+        require_pages(to.project)
         directory = to.project.runbooks
         books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
@@ -128,10 +133,8 @@ def write_down(to: Target, report: "Report") -> None:
 
 
 def upgrade_ungated(to: Target) -> None:
-    """Upgrade to the last revision that no phase gates; what Alembic says goes to stderr."""
-    from pipestate.environment.upgrade import upgrade_to_gate
-    from pipestate.runbook.find import every_runbook
+    """Upgrade to the last revision before any gate; what Alembic says goes to stderr."""
+    from pipestate.cli.upgrade import climb_of
+    from pipestate.environment.upgrade import climb_to_gates
 
-    books = every_runbook(to.project.runbooks)
-    gated = {revision for book in books for phase in book.phases for revision in phase.opens}
-    upgrade_to_gate(to.url, to.project, to.chain, gated)
+    climb_to_gates(climb_of(to))

@@ -9,7 +9,7 @@ from sqlalchemy.types import DateTime
 from pipestate.ddl.postgresql.locks import LOCK_KEY
 from pipestate.errors import ConfigError
 from pipestate.ledger.record import record_event
-from pipestate.ledger.state import require_ledger
+from pipestate.ledger.state import has_ledger
 
 # Where each engine keeps the manifest of its archive.
 MANIFEST = {"postgresql": "pipestate_archive.manifest", "sqlite": "pipestate_archive_manifest"}
@@ -43,9 +43,9 @@ def find(connection: Connection, older_than: timedelta) -> list[Archived]:
     return [each for each in found if each is not None and each.archived_at <= border]
 
 
-def drop(connection: Connection, things: list[Archived], *, revision: str | None) -> None:
-    """Drop them, and write into the ledger that it was meant. The manifest keeps its entries."""
-    require_ledger(connection)
+def drop(connection: Connection, things: list[Archived], *, revision: str | None) -> bool:
+    """Drop them, and write it into the ledger, where there is one; say whether. The manifest keeps its entries."""
+    keeps = has_ledger(connection)
     if connection.dialect.name == "postgresql":
         key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key):
@@ -54,8 +54,10 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
         connection.execute(text(f"DROP TABLE {thing.table}"))
         if thing.also is not None:
             connection.execute(text(f"DROP TABLE IF EXISTS {thing.also}"))
-        reason = f"{thing.kind} {thing.name}: {thing.rows} rows"
-        record_event(connection, "purge", revision=revision, reason=reason)
+        if keeps:
+            reason = f"{thing.kind} {thing.name}: {thing.rows} rows"
+            record_event(connection, "purge", revision=revision, reason=reason)
+    return keeps
 
 
 def _archived(

@@ -5,7 +5,6 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -15,10 +14,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.ddl.failure import MigrationError, first_sentence
+from pipestate.ddl.notice import warn
 from pipestate.drivers import message, sqlstate
 from pipestate.errors import OWN_SQLSTATE
 
-log = logging.getLogger("pipestate")
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
 _quote = POSTGRESQL.identifier_preparer.quote
@@ -136,7 +135,7 @@ def say_warnings() -> None:
     if said:
         emit("SELECT set_config('pipestate.said', '', false)")
         for line in str(said).splitlines():
-            log.warning("%s", line)
+            warn("%s", line)
 
 
 def do_when(condition: str, *statements: str, why: str = "") -> None:

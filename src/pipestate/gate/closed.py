@@ -6,7 +6,7 @@ from pipestate.safe import plain
 from pipestate.verify.report import Report
 
 EARLIER_STAY = "nothing of this revision was done, and the revisions before it stay"
-ALL_BACK = "this run is one transaction, and all of it is rolled back"
+ALL_BACK = "all of this run, which is one transaction, is rolled back"
 NOT_OURS = "nothing of this revision was done; this run is in a transaction that Alembic did not begin, and ends with it"
 
 

@@ -35,6 +35,7 @@ from pipestate.ledger.state import has_ledger
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
+from pipestate.verify.surroundings import find_planted
 
 ABSENT = (
     "revision {revision} locks {table}, which does not exist: fix the name in `lock`, "
@@ -180,6 +181,8 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     connection = op.get_bind()
     started_at, start = datetime.now(UTC), time.perf_counter()
     with db.look(connection):
+        for warning in find_planted(connection):
+            warn("%s", warning)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
     info = DatabaseInfo(

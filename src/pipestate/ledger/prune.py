@@ -5,7 +5,8 @@ stay for ever: they are few, and they are the account of what was done. Of the r
 
 - the records on which a phase's `soak` rests, and the closed one before them;
 - of each sign-off the latest word of each person;
-- the latest observation of each name.
+- the latest observation of each name;
+- the latest run of each backfill.
 """
 
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ SPARE = {
         "observed_at",
         "SELECT o.id FROM (SELECT id, row_number() OVER (PARTITION BY name "
         "ORDER BY observed_at DESC, id DESC) AS place FROM {observation}) o WHERE o.place > 1",
+    ),
+    "backfill_progress": (
+        "updated_at",
+        "SELECT b.id FROM (SELECT id, row_number() OVER (PARTITION BY runbook, name ORDER BY id DESC) AS place "
+        "FROM {backfill_progress}) b WHERE b.place > 1",
     ),
 }
 

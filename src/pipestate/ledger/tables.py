@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 SCHEMA = "pipestate"
-VIEWS = ("observed", "latest_observation", "soak", "sign_off")
+VIEWS = ("observed", "latest_observation", "soak", "sign_off", "backfill")
 KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
 
@@ -54,12 +54,20 @@ class Ledger:
     result: Table
     attestation: Table
     observation: Table
+    backfill_progress: Table
     objects: Table
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """All of them, in the order in which they can be created."""
-        return (self.objects, self.run, self.result, self.attestation, self.observation)
+        return (
+            self.objects,
+            self.run,
+            self.result,
+            self.attestation,
+            self.observation,
+            self.backfill_progress,
+        )
 
 
 @cache
@@ -68,7 +76,13 @@ def ledger_on(dialect: str) -> Ledger:
     metadata = MetaData(schema=None if dialect == "sqlite" else SCHEMA)
     build = _Builder(dialect, metadata)
     return Ledger(
-        metadata, build.run(), build.result(), build.attestation(), build.observation(), build.objects()
+        metadata,
+        build.run(),
+        build.result(),
+        build.attestation(),
+        build.observation(),
+        build.backfill_progress(),
+        build.objects(),
     )
 
 
@@ -151,6 +165,36 @@ class _Builder:
             Index("idx_pipestate_observation_name", "name", "observed_at", "id"),
         )
 
+    def backfill_progress(self) -> Table:
+        """One row a run of a backfill, brought up to date in the transaction of each of its batches.
+
+        The keys are texts, as the server writes them. `last_key` is where the next batch goes on; `rows_left` is
+        NULL until all ranges were walked and what still matches was counted.
+        """
+        return self.table(
+            "backfill_progress",
+            _id(),
+            _text("runbook", nullable=False),
+            _text("name", nullable=False),
+            _text("table_name", nullable=False),
+            _text("key_column", nullable=False),
+            _text("sql_sha256", nullable=False),
+            _text("actor", nullable=False),
+            _text("revision"),
+            _text("first_key"),
+            _text("last_key"),
+            _big_count("rows_seen"),
+            _big_count("rows_expected"),
+            _big_count("rows_updated"),
+            Column("rows_left", BigInteger),
+            _count("batches"),
+            self.time("started_at"),
+            self.time("updated_at"),
+            Column("finished_at", DateTime(timezone=True)),
+            PrimaryKeyConstraint("id", name="pk_pipestate_backfill_progress"),
+            Index("idx_pipestate_backfill_progress_name", "runbook", "name", "id"),
+        )
+
     def objects(self) -> Table:
         """One row a table, column, index or constraint that a chain created and may drop."""
         return self.table(
@@ -176,6 +220,10 @@ def _id() -> Column[Any]:
 
 def _text(name: str, *, nullable: bool = True) -> Column[Any]:
     return Column(name, Text, nullable=nullable)
+
+
+def _big_count(name: str) -> Column[Any]:
+    return Column(name, BigInteger, server_default=text("0"), nullable=False)
 
 
 def _count(name: str) -> Column[Any]:

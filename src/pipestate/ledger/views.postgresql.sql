@@ -99,3 +99,24 @@ SELECT a.runbook,
             THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - a.signed_at)))::bigint
        END AS age_seconds
 FROM pipestate.attestation a;
+
+-- The newest run of each backfill. The number of rows is an estimate: it is done when `finished_at` is set.
+CREATE OR REPLACE VIEW pipestate.backfill AS
+SELECT p.runbook,
+       p.name AS id,
+       p.table_name,
+       p.first_key,
+       p.last_key,
+       p.rows_updated,
+       p.rows_left,
+       p.batches,
+       CASE WHEN p.finished_at IS NOT NULL THEN 100
+            WHEN p.rows_expected > 0 THEN least(99, floor(100.0 * p.rows_seen / p.rows_expected))::integer
+            ELSE 0 END AS percent,
+       p.started_at,
+       p.updated_at,
+       p.finished_at,
+       p.actor
+FROM pipestate.backfill_progress p
+WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
+              WHERE latest.runbook = p.runbook AND latest.name = p.name);

@@ -88,3 +88,23 @@ SELECT a.runbook,
        CASE WHEN unixepoch(a.signed_at) <= unixepoch('now') + 300
             THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds
 FROM pipestate_attestation a;
+
+CREATE VIEW pipestate_backfill AS
+SELECT p.runbook,
+       p.name AS id,
+       p.table_name,
+       p.first_key,
+       p.last_key,
+       p.rows_updated,
+       p.rows_left,
+       p.batches,
+       CASE WHEN p.finished_at IS NOT NULL THEN 100
+            WHEN p.rows_expected > 0 THEN min(99, 100 * p.rows_seen / p.rows_expected)
+            ELSE 0 END AS percent,
+       p.started_at,
+       p.updated_at,
+       p.finished_at,
+       p.actor
+FROM pipestate_backfill_progress p
+WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
+              WHERE latest.runbook = p.runbook AND latest.name = p.name);

@@ -34,6 +34,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "started_at": instant(report.started_at),
         "duration_ms": report.duration_ms,
         "summary": report.summary(),
+        "warnings": list(report.warnings),
         "runbooks": [_runbook(runbook) for runbook in report.runbooks],
     }
 
@@ -54,6 +55,7 @@ def error_as_json(url: URL | None, error: Exception) -> str:
         "started_at": instant(datetime.now(UTC)),
         "duration_ms": 0.0,
         "summary": count(()),
+        "warnings": [],
         "runbooks": [],
     }
     return json_text(json.dumps(data, indent=2, ensure_ascii=False))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from pipestate.errors import ConfigError
 from pipestate.runbook.engines import ledger_names
-from pipestate.runbook.model import Check, Evidence, Phase, Runbook, SignOff, View
+from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, SignOff, View
 from pipestate.verify.signoff import written
 
 
 def as_sql(runbook: Runbook, name: str, dialect: str) -> str:
-    """Write the sign-offs, checks and views of a phase as SQL; what is asked again, as it is asked."""
+    """Write the sign-offs, checks, views and backfills of a phase as SQL; what is asked again, as it is asked."""
     phase = runbook.phase(name.removeprefix(f"{runbook.name}/"))
     if phase is None:
         known = ", ".join(each.name for each in runbook.phases)
@@ -30,6 +30,11 @@ def _lines(runbook: Runbook, phase: Phase, dialect: str) -> Iterator[str]:
     for view in phase.views_for(dialect):
         yield ""
         yield from _block(f"-- view: {view.id} ({view.block})", view, dialect)
+    for backfill in phase.backfills_for(dialect):
+        yield ""
+        yield f"-- backfill: {backfill.id} ({backfill.block}), run by pipestate backfill {runbook.name}/{backfill.id}"
+        yield f"-- table: {backfill.table}"
+        yield from _block(f"-- key: {backfill.key}", backfill, dialect)
 
 
 def _check(runbook: Runbook, check: Check | SignOff, dialect: str) -> Iterator[str]:
@@ -54,7 +59,7 @@ def _scope(check: Check) -> Iterator[str]:
             yield f"-- {key}: {value}"
 
 
-def _block(first: str, query: Check | Evidence | View, dialect: str) -> Iterator[str]:
+def _block(first: str, query: Check | Evidence | View | Backfill, dialect: str) -> Iterator[str]:
     yield first
     sql = ledger_names(query.sql) if dialect == "sqlite" else query.sql
     # A comment at its end would swallow the semicolon.

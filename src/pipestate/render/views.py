@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.render.console import evidence_table
+from pipestate.render.rows import rows_table
 from pipestate.render.text import more_rows
 from pipestate.safe import plain
 from pipestate.verify.run import Shown
@@ -25,7 +25,7 @@ def print_views(views: Sequence[Shown], console: Console) -> None:
         elif not view.rows:
             console.print(Text("(none)", "dim"))
         else:
-            show = _distribution if is_distribution(view.rows) else evidence_table
+            show = _distribution if is_distribution(view.rows) else rows_table
             console.print(show(view.rows, console.width))
             for more in more_rows(view.total, len(view.rows)):
                 console.print(Text(more, "dim"))

@@ -1,4 +1,4 @@
-"""A fenced SQL block into a check, an evidence or a view."""
+"""A fenced SQL block into a check, an evidence, a view or a backfill."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,16 @@ from pipestate.runbook.directives import KINDS, VARIANT_KINDS, read_directives
 from pipestate.runbook.files import beside
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Fence
-from pipestate.runbook.model import Check, Evidence, Level, View, is_id
+from pipestate.runbook.model import Backfill, Check, Evidence, Level, View, is_id
 from pipestate.runbook.require import Requirement, RequirementError, parse_requirement
 from pipestate.runbook.statement import tokens, without_semicolon
+from pipestate.runbook.update import names
 from pipestate.runbook.window import FORM as LENGTH
 from pipestate.runbook.window import is_length
 
 LEVELS = tuple(Level)
+
+Part = Check | Evidence | View | Backfill
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Place:
         return "sqlite" if self.page else None
 
 
-def read_block(fence: Fence, place: Place, found: Findings) -> Check | Evidence | View | None:
+def read_block(fence: Fence, place: Place, found: Findings) -> Part | None:
     """Read what a SQL fence is, None for prose, and report to `found` what is wrong with it.
 
     A faulty block still gives a value, so that what refers to it is not reported as well.
@@ -46,15 +49,16 @@ def read_block(fence: Fence, place: Place, found: Findings) -> Check | Evidence 
     return _made(kind, values, sql, fence.line, place, found)
 
 
-def _made(
-    kind: str, values: dict[str, str], sql: str, line: int, place: Place, found: Findings
-) -> Check | Evidence | View:
+def _made(kind: str, values: dict[str, str], sql: str, line: int, place: Place, found: Findings) -> Part:
     dialect = place.dialect or ("postgresql" if "dialect" in values else None)
     block = f"{place.path}:{line}"
     if kind == "explains":
         return Evidence(_ids(kind, values[kind]), line, sql, dialect, block)
     if kind == "view":
         return View(values[kind], line, sql, dialect, values.get("from"), values.get("until"), block)
+    if kind == "backfill":
+        table, key = (_named(values, name, line, place, found) for name in ("table", "key"))
+        return Backfill(values[kind], line, sql, table, key, dialect, block)
     return Check(
         id=values[kind],
         line=line,
@@ -72,9 +76,9 @@ def _made(
 def _kind(values: dict[str, str], line: int, found: Findings) -> str | None:
     kinds = [kind for kind in KINDS if kind in values]
     if not kinds:
-        found.add(
-            line, f"`-- {next(iter(values))}:` without `-- check:`: name the check, as `-- check: its-id`"
-        )
+        first = next(iter(values))
+        kind = "backfill" if first in KINDS["backfill"] and first not in KINDS["check"] else "check"
+        found.add(line, f"`-- {first}:` without `-- {kind}:`: name the {kind}, as `-- {kind}: its-id`")
     elif len(kinds) > 1:
         found.add(line, f"a block is one of {' and '.join(kinds)}, not both: split it into two blocks")
     return kinds[0] if len(kinds) == 1 else None
@@ -118,6 +122,20 @@ def _report_open_end(sql: str, place: Place, line: int, found: Findings) -> None
     seen = tokens(sql, place.dialect)
     if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
         found.add(line, "the block does not end with a semicolon, so psql would wait for more: add it")
+
+
+def _named(values: dict[str, str], directive: str, line: int, place: Place, found: Findings) -> str:
+    """Read what a backfill updates, or by which key; the page says both for its variants, too."""
+    text, most = values.get(directive, ""), 2 if directive == "table" else 1
+    example = "orders" if directive == "table" else "id"
+    if directive not in values and not place.page:
+        found.add(
+            line, f"backfill {values['backfill']} names no {directive}: add `-- {directive}: {example}`"
+        )
+    elif text and not 1 <= len(names(text)) <= most:
+        one = "one table, as orders or sales.orders" if most == 2 else "one column, as id"
+        found.add(line, f"`-- {directive}: {text}`: write {one}; odd names go in double quotes")
+    return text
 
 
 def _ids(kind: str, text: str) -> tuple[str, ...]:

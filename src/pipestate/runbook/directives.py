@@ -17,10 +17,16 @@ KINDS = {
     "check": ("require", "dialect", "level", "from", "until", "window"),
     "explains": ("dialect",),
     "view": ("dialect", "from", "until"),
+    "backfill": ("table", "key", "dialect"),
 }
 # The same for a variant beside the page: everything else stands on the page.
-VARIANT_KINDS: dict[str, tuple[str, ...]] = {"check": ("require",), "explains": (), "view": ()}
-KNOWN = (*KINDS, *KINDS["check"])
+VARIANT_KINDS: dict[str, tuple[str, ...]] = {
+    "check": ("require",),
+    "explains": (),
+    "view": (),
+    "backfill": (),
+}
+KNOWN = tuple(dict.fromkeys((*KINDS, *(key for keys in KINDS.values() for key in keys))))
 
 _LINE = re.compile(r"\s*--+\s*(?P<key>[A-Za-z][\w-]*)\s*:(?P<value>.*)")
 
@@ -52,7 +58,7 @@ def read_directives(fence: Fence, found: Findings) -> Directives | None:
 
 
 def has_directives(content: str) -> bool:
-    """Whether this text would be a check, an evidence or a view, if it stood in a SQL fence."""
+    """Whether this text would be a check, an evidence, a view or a backfill, if it stood in a SQL fence."""
     return any(directive.key in KNOWN for directive in _leading(content.split("\n")))
 
 

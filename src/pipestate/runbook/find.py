@@ -35,8 +35,14 @@ def named_runbook(name: str, directory: Path) -> Runbook:
     """Load a runbook by its name, from this directory and from nowhere else."""
     known = {path.stem: path for path in runbook_files(directory)}
     if name not in known:
-        there = f"there are {', '.join(known)}" if known else f"there are none in {directory}"
-        raise ConfigError(f"there is no runbook {name}; {there}, and a path to a .md file works too")
+        if not known:
+            raise ConfigError(
+                f"there is no runbook {name}, and none at all in {directory}: `pipestate init {name}` writes one"
+            )
+        there = ", ".join(known)
+        raise ConfigError(
+            f"there is no runbook {name}; there are {there}, and a path to a .md file works too"
+        )
     return load(known[name])
 
 

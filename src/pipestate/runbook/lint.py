@@ -1,16 +1,19 @@
 """Everything that is wrong with a runbook, before anything of it runs."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from pipestate.errors import RunbookError
 from pipestate.runbook.files import beside, is_beside, page_of, read_beside, read_text
 from pipestate.runbook.finding import Finding
-from pipestate.runbook.model import Check, Evidence, Phase, Runbook, View
+from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, View
 from pipestate.runbook.parse import collect
 from pipestate.runbook.plainread import explains, objections
 from pipestate.runbook.repeats import Standing, repeated
 from pipestate.runbook.rules import Query, faults, foreign
+from pipestate.runbook.updates import update_faults
+from pipestate.runbook.variants import KINDS
 
 
 def load(path: str | Path) -> Runbook:
@@ -20,7 +23,7 @@ def load(path: str | Path) -> Runbook:
         raise RunbookError(
             str(path), 1, f"it holds variants of {page} and is no runbook of its own: name that"
         )
-    runbook, found = _examined(read_text(path), path, read_beside(path))
+    runbook, found = _examined_once(read_text(path), path, read_beside(path))
     if runbook is None or found:
         raise _error(found)
     return runbook
@@ -48,6 +51,12 @@ def findings(text: str, path: str | Path, variants: str | None = None) -> list[F
     return _examined(text, path, variants)[1]
 
 
+@lru_cache(maxsize=16)
+def _examined_once(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
+    """Examine a text once: an upgrade reads a page for its promises, and again for every gate it asks."""
+    return _examined(text, path, variants)
+
+
 def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
     runbook, found = collect(text, path, variants)
     if runbook is None:
@@ -58,12 +67,16 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
         *(_finding(each.query, what) for each in standing for what in _in_sql(each.query)),
         *(_finding(query, what) for query, what in repeated(standing)),
         *_asked_again(runbook),
+        *_backfilled_twice(runbook),
         *_unread_by_sqlite(runbook),
     ]
     return runbook, sorted(set(every))
 
 
 def _in_sql(query: Query) -> Iterator[str]:
+    if isinstance(query, Backfill):
+        yield from update_faults(query)
+        return
     yield from objections(query.sql, query.dialect)
     if isinstance(query, Check):
         if query.dialect != "sqlite" and explains(query.sql, query.dialect):
@@ -89,6 +102,15 @@ def _asked_again(runbook: Runbook) -> Iterator[Finding]:
                 yield Finding(runbook.path, check.line, f"again {check.again}: {fault}")
 
 
+def _backfilled_twice(runbook: Runbook) -> Iterator[Finding]:
+    """Find a backfill whose id an earlier phase has: `pipestate backfill` names it by page and id alone."""
+    first: dict[str, Backfill] = {}
+    for backfill in (each for phase in runbook.phases for each in phase.backfills):
+        same = first.setdefault(backfill.id, backfill)
+        if same.line != backfill.line:
+            yield _finding(backfill, f"that id stands at {same.block} already: give it another id")
+
+
 def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     """Find what SQLite cannot read: variants, and blocks without one on a page that has some."""
     if runbook.variants is None:
@@ -112,6 +134,8 @@ def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
     if isinstance(query, Evidence):
         checks = [check for check in phase.checks_for("sqlite") if isinstance(check, Check)]
         return any(check.evidence_for("sqlite") == query for check in checks)
+    if isinstance(query, Backfill):
+        return any(each.block == query.block for each in phase.backfills_for("sqlite"))
     chosen = phase.views_for("sqlite") if isinstance(query, View) else phase.checks_for("sqlite")
     return any(each.block == query.block for each in chosen)
 
@@ -126,6 +150,7 @@ def _queries(phase: Phase) -> Iterator[Query]:
                 seen.setdefault(evidence.block, evidence)
     yield from seen.values()
     yield from phase.views
+    yield from phase.backfills
 
 
 def _finding(query: Query, what: str) -> Finding:
@@ -136,7 +161,7 @@ def _finding(query: Query, what: str) -> Finding:
 def _name(query: Query) -> str:
     if isinstance(query, Evidence):
         return f"evidence for {', '.join(query.check_ids)}"
-    return f"{'check' if isinstance(query, Check) else 'view'} {query.id}"
+    return f"{KINDS[type(query)]} {query.id}"
 
 
 def _error(found: list[Finding]) -> RunbookError:

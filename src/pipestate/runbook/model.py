@@ -98,6 +98,22 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Backfill:
+    """An UPDATE that `pipestate backfill` runs in batches, over ranges of `key`; no check, and never run by one.
+
+    `table` and `key` are names as SQL writes them; in `sql`, `:first` and `:last` stand for a batch's keys.
+    """
+
+    id: str
+    line: int
+    sql: str
+    table: str
+    key: str
+    dialect: str | None = None
+    block: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """A section of the runbook. `opens` names the revisions whose gate it is."""
 
@@ -108,6 +124,7 @@ class Phase:
     opens: tuple[str, ...]
     checks: tuple[Check | SignOff, ...]
     views: tuple[View, ...]
+    backfills: tuple[Backfill, ...] = ()
 
     @property
     def signoffs(self) -> tuple[SignOff, ...]:
@@ -119,6 +136,9 @@ class Phase:
 
     def views_for(self, dialect: str) -> tuple[View, ...]:
         return _chosen(self.views, dialect)
+
+    def backfills_for(self, dialect: str) -> tuple[Backfill, ...]:
+        return _chosen(self.backfills, dialect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from pipestate.runbook.again import Again, resolve
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.frontmatter import PhaseHeader
-from pipestate.runbook.model import Check, Evidence, Level, Phase, SignOff, View
+from pipestate.runbook.model import Backfill, Check, Evidence, Level, Phase, SignOff, View
 from pipestate.runbook.sections import Section
 from pipestate.runbook.variants import Part, Variant, join
 
@@ -36,6 +36,7 @@ def build_phase(
         opens=header.opens,
         checks=tuple(check for part in joined for check in _asked(part, evidence, earlier, name, found)),
         views=tuple(part for part in joined if isinstance(part, View)),
+        backfills=tuple(part for part in joined if isinstance(part, Backfill)),
     )
     _report_empty_gate(phase, parts, found)
     return phase

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipestate.runbook.model import Check, Evidence, View
+from pipestate.runbook.model import Backfill, Check, Evidence, View
 from pipestate.runbook.statement import tokens
 
-Query = Check | Evidence | View
+Query = Check | Evidence | View | Backfill
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Standing:
 
 def repeated(standing: list[Standing]) -> Iterator[tuple[Query, str]]:
     """Find each block that repeats an earlier one of its kind, and say what to write instead."""
-    first: dict[tuple[str, bool, str | None], Standing] = {}
+    first: dict[tuple[str, bool, str], Standing] = {}
     for each in standing:
         path = each.query.block.rpartition(":")[0]
         words = _words(each.query)
@@ -54,8 +54,8 @@ def _advice(first: Standing, second: Standing) -> str:
             both = ", ".join(dict.fromkeys((*one.check_ids, *two.check_ids)))
             return f"write it once, with `-- explains: {both}`"
         return f"ask its check with `again:`, which brings the evidence of phase {first.phase} along"
-    if isinstance(one, View):
-        return "take this view out"
+    if isinstance(one, View | Backfill):
+        return f"take this {'view' if isinstance(one, View) else 'backfill'} out"
     return "require `rows = 0` of it, and the check shows its own rows"
 
 

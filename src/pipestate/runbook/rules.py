@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from pipestate.runbook.engines import only_postgresql
-from pipestate.runbook.model import Check, Evidence, View
+from pipestate.runbook.model import Backfill, Check, Evidence, View
 from pipestate.runbook.statement import Token, tokens
 from pipestate.runbook.window import stands_in
 
-Query = Check | Evidence | View
+Query = Check | Evidence | View | Backfill
 
 AGE = "age_seconds"
 

@@ -8,12 +8,13 @@ from pipestate.runbook.block import Place, read_block
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Again as AgainItem
 from pipestate.runbook.markdown import Block, Fence, FrontMatter, Task, blocks
-from pipestate.runbook.model import Check, Evidence, SignOff, View
+from pipestate.runbook.model import Backfill, Check, Evidence, SignOff, View
 from pipestate.runbook.sections import sections
 from pipestate.runbook.unread import report_hidden, report_outside
 
-Part = Check | Evidence | View | SignOff | Again
-Variant = Check | Evidence | View
+Part = Check | Evidence | View | Backfill | SignOff | Again
+Variant = Check | Evidence | View | Backfill
+KINDS = {Check: "check", View: "view", Backfill: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
     used: set[int] = set()
     for part in parts:
         joined.append(part)
-        if not isinstance(part, Check | View):
+        if not isinstance(part, Check | View | Backfill):
             continue
         same = [each for each in variants if type(each) is type(part) and each.id == part.id]
         used |= {id(each) for each in same}
@@ -78,9 +79,11 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
     return joined
 
 
-def _completed(part: Check | View, variant: Variant, page: str, found: Findings) -> Check | View:
+def _completed(
+    part: Check | View | Backfill, variant: Variant, page: str, found: Findings
+) -> Check | View | Backfill:
     """Give a variant what the page says of both: its line, level, revisions, window and criterion."""
-    if isinstance(part, View) and isinstance(variant, View):
+    if isinstance(part, View | Backfill):
         return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block)
     assert isinstance(part, Check)
     assert isinstance(variant, Check)
@@ -101,7 +104,7 @@ def _completed(part: Check | View, variant: Variant, page: str, found: Findings)
     return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block, require=require)
 
 
-def _homeless(variant: Check | View, parts: list[Part], page: str) -> str:
+def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) -> str:
     """Say why a variant has nothing on the page that it is a variant of."""
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
@@ -110,7 +113,7 @@ def _homeless(variant: Check | View, parts: list[Part], page: str) -> str:
                 f"`## Phase: {part.phase}`, where {page} has it"
             )
     known = [part.id for part in parts if type(part) is type(variant)]
-    kind = "checks" if isinstance(variant, Check) else "views"
+    kind = f"{KINDS[type(variant)]}s"
     there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
     return f"{_name(variant)} has no block of that id in this phase of {page}: {there}"
 
@@ -118,4 +121,4 @@ def _homeless(variant: Check | View, parts: list[Part], page: str) -> str:
 def _name(variant: Variant) -> str:
     if isinstance(variant, Evidence):
         return f"evidence for {', '.join(variant.check_ids)}"
-    return f"{'check' if isinstance(variant, Check) else 'view'} {variant.id}"
+    return f"{KINDS[type(variant)]} {variant.id}"

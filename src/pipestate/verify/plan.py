@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pipestate.chain.calls import Calls
 from pipestate.chain.graph import Chain
 from pipestate.chain.position import Position
+from pipestate.chain.stretch import ends, next_stretch
 from pipestate.verify.report import Gate, Report
 
 
@@ -24,6 +25,11 @@ class Step:
     applied: bool
     gates: tuple[GateState, ...]
 
+    @property
+    def shut(self) -> tuple[str, ...]:
+        """The gates before it that are not open."""
+        return tuple(gate.name for gate in self.gates if gate.state is not Gate.OPEN)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -38,7 +44,7 @@ def plan(chain: Chain, report: Report, calls: Calls) -> Plan:
     """Put the gates that a run of verify found beside the revisions that they open."""
     position = chain.position((report.database.revision or "").split())
     steps = tuple(plan_of(chain, position, report))
-    return Plan(position, steps, next_step(steps, report, calls))
+    return Plan(position, steps, next_step(chain, steps, report, calls))
 
 
 def plan_of(chain: Chain, position: Position, report: Report) -> list[Step]:
@@ -58,7 +64,7 @@ def plan_of(chain: Chain, position: Position, report: Report) -> list[Step]:
     ]
 
 
-def next_step(steps: Sequence[Step], report: Report, calls: Calls) -> str:
+def next_step(chain: Chain, steps: Sequence[Step], report: Report, calls: Calls) -> str:
     """Say in one sentence what to do now."""
     waiting = [step for step in steps if not step.applied]
     closed = [
@@ -67,17 +73,15 @@ def next_step(steps: Sequence[Step], report: Report, calls: Calls) -> str:
     fix = f"fix {', '.join(closed)}: {calls.pipestate('verify')}"
     if not waiting:
         return fix if closed else "nothing: the database is at head"
-    first = waiting[0]
-    shut = [gate.name for gate in first.gates if gate.state is not Gate.OPEN]
-    if shut:
-        return f"{first.revision} waits for {', '.join(shut)}: {calls.pipestate(f'gate {shut[0]}')}"
-    if first.gates:
+    shut = {step.revision: step.shut for step in waiting if step.shut}
+    gated = [step.revision for step in waiting if step.gates]
+    applied = [step.revision for step in steps if step.applied]
+    targets = ends(chain, next_stretch(chain, applied, chain.heads, gated, shut))
+    if not targets:
+        revision, (gate, *more) = next(iter(shut.items()))
+        return f"{revision} waits for {', '.join((gate, *more))}: {calls.pipestate(f'gate {gate}')}"
+    if len(chain.heads) > 1:
+        return calls.pipestate("upgrade")
+    if targets[0] in gated:
         return f"the gate is open: {calls.alembic('upgrade head')}"
-    if closed:
-        return fix
-    reach = first.revision
-    for step in waiting:
-        if step.gates:
-            break
-        reach = step.revision
-    return calls.alembic(f"upgrade {reach}")
+    return fix if closed else calls.alembic(f"upgrade {targets[0]}")

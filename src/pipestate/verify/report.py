@@ -49,6 +49,7 @@ class Report:
     started_at: datetime
     duration_ms: float
     runbooks: tuple[RunbookReport, ...]
+    warnings: tuple[str, ...] = ()
 
     def phases(self) -> Iterator[tuple[RunbookReport, PhaseReport]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)

@@ -21,6 +21,7 @@ from pipestate.verify.read import QueryFailed, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
+from pipestate.verify.surroundings import look_around
 from pipestate.verify.values import Json, Result
 from pipestate.verify.verdict import Outcome, Verdict
 
@@ -45,9 +46,10 @@ def verify(
         position = locate(leader)
         asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
         info = describe(leader, url, position)
+        warnings = look_around(leader)
         verdicts = _run_all(leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs)
     duration = (time.perf_counter() - start) * 1000
-    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position))
+    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:

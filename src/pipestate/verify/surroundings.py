@@ -19,6 +19,29 @@ WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
        AND NOT pg_catalog.pg_has_role(a.grantee, 'MEMBER')))
 """
 
+# Functions and operators on the path that have a name of the server's and an owner whom nobody asked to write checks:
+# neither a superuser, nor this role or a group of it, nor the owner of the database or of the schema.
+PLANTED = """
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name)
+FROM (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, p.pronamespace AS namespace
+  FROM pg_catalog.pg_proc p
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c
+                WHERE c.proname = p.proname AND c.pronamespace = 'pg_catalog'::pg_catalog.regnamespace)
+  UNION ALL
+  SELECT 'operator ' || o.oid::pg_catalog.regoperator::text, o.oprowner, o.oprnamespace
+  FROM pg_catalog.pg_operator o
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c
+                WHERE c.oprname = o.oprname AND c.oprnamespace = 'pg_catalog'::pg_catalog.regnamespace)
+) planted
+JOIN pg_catalog.pg_namespace n ON n.oid = planted.namespace
+JOIN pg_catalog.pg_roles r ON r.oid = planted.owner
+WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'
+  AND NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> n.nspowner
+  AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+"""
+
 
 def look_around(connection: Connection) -> tuple[str, ...]:
     """List what a reader of the report should know about the session that made it."""
@@ -33,4 +56,17 @@ def look_around(connection: Connection) -> tuple[str, ...]:
             f"other roles may create functions in {open_schemas}, which is on the search path: a check could call "
             f"theirs instead of the server's. REVOKE CREATE ON SCHEMA {open_schemas.split(', ')[0]} FROM PUBLIC"
         )
-    return tuple(found)
+    return (*found, *find_planted(connection))
+
+
+def find_planted(connection: Connection) -> tuple[str, ...]:
+    """Say which functions somebody else has put where a check may call them instead of the server's."""
+    if connection.dialect.name != "postgresql":
+        return ()
+    planted = connection.exec_driver_sql(PLANTED).scalar()
+    if not planted:
+        return ()
+    return (
+        f"somebody else's functions have names of the server's: {planted}. A check may have called them, so trust "
+        "no verdict before they are gone",
+    )

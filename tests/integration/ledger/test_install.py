@@ -21,7 +21,15 @@ RELATIONS = (
 ALL = [
     f"pipestate.{name}"
     for name in (
-        *("attestation", "latest_observation", "object", "observation", "observed"),
+        *(
+            "attestation",
+            "backfill",
+            "backfill_progress",
+            "latest_observation",
+            "object",
+            "observation",
+            "observed",
+        ),
         *("result", "run", "sign_off", "soak"),
     )
 ]

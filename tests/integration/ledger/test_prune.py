@@ -96,5 +96,18 @@ def test_what_is_younger_stays(ledger: Database) -> None:
     with ledger.begin() as connection:
         prefix = "pipestate_" if ledger.is_sqlite else "pipestate."
         assert find_old(connection, YEAR) == [
-            Old(f"{prefix}{table}", 0) for table in ("run", "attestation", "observation")
+            Old(f"{prefix}{table}", 0) for table in ("run", "attestation", "observation", "backfill_progress")
         ]
+
+
+def test_old_runs_of_a_backfill_go_and_the_latest_stays(ledger: Database) -> None:
+    started = "INSERT INTO pipestate.backfill_progress (runbook, name, table_name, key_column, sql_sha256, actor, updated_at)"
+    run_timed(
+        ledger,
+        *(
+            f"{started} VALUES ('a', 'b', 't', 'id', 'x', 'me', <{days} days ago>)"
+            for days in (900, 800, 700)
+        ),
+    )
+    assert pruned(ledger) == 2
+    assert left(ledger, "backfill_progress", "id") == [3]

@@ -258,4 +258,4 @@ CASES = (
     ),
 )
 
-PAGE = Page("content-item-pipeline-state", healthy=fill, cases=CASES)
+PAGE = Page("content-item-pipeline-state", healthy=fill, cases=CASES, counts=True)

@@ -1,10 +1,11 @@
 """Every check of every shipped page: it passes on a healthy database, and turns on one that is broken."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from bed import Postgres, Sqlite
+from bed import Database, Postgres, Sqlite
 from cases import ENGINES, Case, Page
 from integration.runbooks.content_item_pipeline_state_cases import PAGE as CONTENT_ITEM_PIPELINE_STATE
 from integration.runbooks.queue_cutover_cases import PAGE as QUEUE_CUTOVER
@@ -50,9 +51,20 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[dict[str, Database]]:
+    """The healthy databases of PostgreSQL that cases borrow; the server goes soon after them."""
+    databases: dict[str, Database] = {}
+    yield databases
+    for database in databases.values():
+        database.engine.dispose()
+
+
 @pytest.mark.parametrize(("bed", "page", "case"), CASES, indirect=["bed"])
-def test_a_check_turns_alone_and_shows_why(bed: Postgres | Sqlite, page: Page, case: Case) -> None:
-    with page.copy(bed, case.phase) as database:
+def test_a_check_turns_alone_and_shows_why(
+    bed: Postgres | Sqlite, page: Page, case: Case, shared: dict[str, Database]
+) -> None:
+    with page.borrow(bed, case.phase, shared) as database:
         case.apply(database)
         found = verdicts(database, page.runbook, None if page.whole else case.phase)
         assert found[case.check].outcome is case.outcome, found[case.check].message

@@ -38,6 +38,7 @@ def loaded(*arguments: str) -> set[str]:
             ["runbook", "lint", "runbooks/queue-cutover.md", "-c", "alembic.ini"],
             {"sqlalchemy", "alembic", "rich"},
         ),
+        (["init", "orders", "--dry-run"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
         (["runbook", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
         (["verify", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
         (

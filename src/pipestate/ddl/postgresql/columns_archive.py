@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pipestate.ddl import sql
 from pipestate.ddl.force import force_statement
 from pipestate.ddl.going import GoingColumns
+from pipestate.ddl.notice import warn
 from pipestate.ddl.postgresql import names
 from pipestate.ddl.postgresql.archive import create_archive
 from pipestate.ddl.postgresql.batches import run_batches
@@ -36,7 +37,7 @@ def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False) -> No
 def archive_columns(going: GoingColumns) -> None:
     watched = may_commit()
     if not watched and not sql.is_offline():
-        sql.log.warning(
+        warn(
             "%s are copied under the lock, because this transaction is not Alembic's own, one for each revision. To "
             "have them copied while writers go on, configure env.py with transaction_per_migration=True",
             going.described,

@@ -11,6 +11,7 @@ from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.going import GoingColumns, GoingTable
+from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import has_ledger
@@ -106,7 +107,7 @@ def _refresh(going: GoingTable) -> None:
             f"WHERE ({where}) AND {same} AND s.{sql.name(going.changed_at)} IS NOT b.pipestate_changed_at"
         )
     if needed := look.needs_more(aside_of(going), (*key, *derived)):
-        sql.log.warning(
+        warn(
             "rows of %s that came since have none in %s: nothing says what its %s would be",
             going.derived.source,
             going.table,

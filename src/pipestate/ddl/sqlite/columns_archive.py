@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.going import GoingColumns
+from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ddl.sqlite.archive import (
     aside_of,
@@ -183,7 +184,7 @@ def _has_null(table: str, column: str) -> bool:
 def _put_back(table: str, archived: dict[str, Any], empty: list[str]) -> None:
     """The table is not what the contract left: give the columns their defaults, NOT NULL and indexes one by one."""
     for name in empty:
-        sql.log.warning("%s.%s stays nullable: rows written since have no value for it", table, name)
+        warn("%s.%s stays nullable: rows written since have no value for it", table, name)
     defaults = {c["name"]: c["default"] for c in archived["columns"] if c["default"] is not None}
     if defaults:
         with rebuilt(table) as batch:
@@ -193,7 +194,7 @@ def _put_back(table: str, archived: dict[str, Any], empty: list[str]) -> None:
         sql.emit(statement)
     required = [c["name"] for c in archived["columns"] if c["not_null"] and c["name"] not in empty]
     require_not_null(table, "", {name: name for name in required})
-    sql.log.warning(
+    warn(
         "%s has changed since its columns went: what its definition said about them besides type, default, NOT NULL "
         "and indexes did not come back. It was: %s",
         table,

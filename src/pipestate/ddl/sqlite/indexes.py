@@ -3,6 +3,7 @@
 from pipestate.ddl import objects, sql
 from pipestate.ddl.definitions import Index
 from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 
 
@@ -19,7 +20,7 @@ def create_index(index: Index) -> None:
     elif look.folded(actual) != look.folded(index.statement()):
         sql.emit(f"DROP INDEX {sql.name(index.name)}")
         sql.emit(index.statement())
-        sql.log.warning("index %s was another one (%s): rebuilt as %s", index.name, actual, index.statement())
+        warn("index %s was another one (%s): rebuilt as %s", index.name, actual, index.statement())
 
 
 def drop_index(name: str) -> None:

@@ -6,12 +6,14 @@
    stays as it is, and so a second run, a killed one, or two at once do no harm.
 """
 
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import URL
 
 from pipestate import db
+from pipestate.backfill.pace import fixed_or_adapted
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill import batch, stale_rows
 from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
@@ -21,9 +23,8 @@ from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.progress import Progress, untold
 
-__all__ = ["BATCH_SIZE", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
+__all__ = ["LARGEST_BATCH", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
 
-BATCH_SIZE = 10_000
 LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
 OUTCOMES = (Outcome.MIGRATED, Outcome.EMPTY, Outcome.MOVED_ON, Outcome.ORPHANED, Outcome.FAILED)
 
@@ -51,23 +52,28 @@ def plan(
 
 
 def apply(
-    url: URL, plan: BackfillPlan, *, batch_size: int = BATCH_SIZE, on_progress: Progress = untold
+    url: URL, plan: BackfillPlan, *, batch_size: int | None = None, on_progress: Progress = untold
 ) -> list[Result[SiteCounts]]:
-    """Write the plan; a result differs from it where the world moved on, or where a row was refused."""
+    """Write the plan; a result differs from it where the world moved on, or where a row was refused.
+
+    Without a size, a batch has as many sites as are written in about 200 ms.
+    """
     require_batch_size(batch_size)
-    to_do = plan.to_do
+    to_do, end = plan.to_do, 0
+    pace = fixed_or_adapted(batch_size, largest=LARGEST_BATCH)
     otherwise: dict[str, Result[SiteCounts]] = {}
     with db.reachable(url), db.engine_for(url).connect() as connection:
-        for start in range(0, len(to_do), batch_size):
-            end = min(start + batch_size, len(to_do))
+        while end < len(to_do):
+            start, end, began = end, min(end + pace.size, len(to_do)), time.monotonic()
             otherwise |= batch.write(connection, to_do[start:end], plan.threshold, last=end == len(to_do))
+            pace = pace.after(time.monotonic() - began)
             on_progress(end, len(to_do))
     return [otherwise.get(result.subject.subdomain, result) for result in plan.expected]
 
 
-def require_batch_size(size: int) -> None:
+def require_batch_size(size: int | None) -> None:
     """Refuse a size that is no number of sites, or that would make workers wait."""
-    if not 1 <= size <= LARGEST_BATCH:
+    if size is not None and not 1 <= size <= LARGEST_BATCH:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 

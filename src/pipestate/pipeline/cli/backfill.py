@@ -1,11 +1,11 @@
-"""`pipestate backfill`: what stood still in OCR gets counters from the storage directory."""
+"""`pipestate backfill` without a name: what stood still in OCR gets counters from the storage directory."""
 
 import gc
 from functools import partial
-from typing import Annotated
 
 import typer
 
+from pipestate.cli.backfill import BatchSize, DryRun
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours
@@ -15,19 +15,15 @@ from pipestate.pipeline.cli.output import show
 @project_options
 def backfill(
     to: Target,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; cannot write.")] = False,
+    dry_run: DryRun = False,
     storage_dir: StorageDir = None,
     threshold_hours: ThresholdHours = 2.0,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="N", help="Sites in one transaction.")
-    ] = 10_000,
+    batch_size: BatchSize = None,
     json_: AsJson = False,
 ) -> None:
     """Give sites that stand still in OCR counters from the documents that are there.
 
-    Stopped anywhere, it can be started again: it touches only what still needs it.
-
-    Example: pipestate backfill --dry-run --storage-dir /srv/sites
+    It touches only what still needs it: pipestate backfill --dry-run --storage-dir /srv/sites
     """
     from pipestate.pipeline import backfill as library
     from pipestate.pipeline.planning import any_failed

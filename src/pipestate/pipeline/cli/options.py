@@ -9,7 +9,7 @@ import typer
 
 from pipestate.chain.project import Named, Project, find_project
 from pipestate.chain.read import read_chain
-from pipestate.errors import ConfigError
+from pipestate.errors import OtherChain
 
 if TYPE_CHECKING:
     from pipestate.pipeline.queues.config import QueueConfig
@@ -47,7 +47,7 @@ def require_ours(project: Project) -> Path:
         there = {(revision.id, revision.path.name) for revision in read_chain(project)}
         missing = [each for each in read_chain(shipped) if (each.id, each.path.name) not in there]
         if missing:
-            raise ConfigError(
+            raise OtherChain(
                 f"this command is for the pipeline that comes with pipestate, and the chain of {project.scripts} is "
                 f"another one: it has no {missing[0].path.name}; --shipped or --config names the right project"
             )

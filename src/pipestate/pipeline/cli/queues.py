@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from pipestate.cli.output import console, print_json, say
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, open_queues
 from pipestate.pipeline.cli.output import show as show_result
+
+if TYPE_CHECKING:
+    from pipestate.pipeline.planning import Plan, Result
+    from pipestate.pipeline.queues.port import Blocked, Queues
 
 app = typer.Typer(
     help="Look at the job queues, clear what can never end, and bring it back.", no_args_is_help=True
@@ -63,22 +67,27 @@ def clear(
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
-    from pipestate.pipeline.queues import clear as library
+    from pipestate.pipeline.queues.clear import plan
     from pipestate.pipeline.queues.export_file import default_file
     from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, left_alone
 
     file = export or default_file(datetime.now(UTC))
-    with open_queues(project, redis_url) as (queues, settings), progress("clearing", "jobs") as on_progress:
-        plan = library.plan(queues, settings.obstacles())
-        writes = bool(plan.to_do) and not dry_run
-        results = plan.expected
-        if writes:
-            told = partial(say_exported, file)
-            results = library.apply(queues, plan, file, on_exported=told, on_progress=on_progress)
+    with open_queues(project, redis_url) as (queues, settings):
+        found = plan(queues, settings.obstacles())
+        writes = bool(found.to_do) and not dry_run
+        results = cleared(queues, found, file) if writes else found.expected
     for line in left_alone(results):
         say(line, err=True)
     data = partial(cleared_as_data, results, dry_run=dry_run, export=file if writes else None)
     show_result(json_, data, cleared_as_lines(results, dry_run=dry_run))
+
+
+def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result[Blocked]]":
+    """Write the jobs into the file, and delete them."""
+    from pipestate.pipeline.queues.clear import apply
+
+    with progress("clearing", "jobs") as bar:
+        return apply(queues, plan, file, on_exported=partial(say_exported, file), on_progress=bar)
 
 
 @app.command()

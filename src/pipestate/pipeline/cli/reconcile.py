@@ -1,7 +1,8 @@
 """`pipestate reconcile`: bring stuck sites back to life."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,12 @@ from pipestate.cli.output import say
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues
 from pipestate.pipeline.cli.output import show
+
+if TYPE_CHECKING:
+    from pipestate.pipeline.planning import Result
+    from pipestate.pipeline.queues.port import Queues
+    from pipestate.pipeline.reconcile import Rules
+    from pipestate.pipeline.reconcile.decide import Recovery
 
 
 @project_options
@@ -32,22 +39,30 @@ def reconcile(
 
     Example: pipestate reconcile --dry-run
     """
-    from pipestate.pipeline import reconcile as library
     from pipestate.pipeline.planning import any_failed
+    from pipestate.pipeline.reconcile import Rules
     from pipestate.pipeline.render.reconcile import BUSY, as_data, as_lines
     from pipestate.pipeline.storage import open_storage
     from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
     storage = open_storage(storage_dir) if storage_dir else None
-    with open_queues(to.project, redis_url) as (queues, names), progress("recovering", "sites") as bar:
-        rules = library.Rules(names, storage, threshold_hours, max_attempts, site)
-        if not dry_run:
-            results = library.run(to.url, queues, rules, revision=to.position().current, on_progress=bar)
-        else:
-            results = library.plan(to.url, queues, rules).expected
+    with open_queues(to.project, redis_url) as (queues, names):
+        rules = Rules(names, storage, threshold_hours, max_attempts, site)
+        results = recovered(to, queues, rules, dry_run=dry_run)
     if results is None:
         say(BUSY, err=True)
-    data = partial(as_data, results, site, dry_run=dry_run)
-    show(json_, data, as_lines(results, site, dry_run=dry_run))
+    show(json_, partial(as_data, results, site, dry_run=dry_run), as_lines(results, site, dry_run=dry_run))
     raise typer.Exit(any_failed(results or []))
+
+
+def recovered(
+    to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool
+) -> "Sequence[Result[Recovery]] | None":
+    """Recover the sites, or say what would become of them; None where another run is at work."""
+    from pipestate.pipeline.reconcile import plan, run
+
+    if dry_run:
+        return plan(to.url, queues, rules).expected
+    with progress("recovering", "sites") as bar:
+        return run(to.url, queues, rules, revision=to.position().current, on_progress=bar)

@@ -1,0 +1,188 @@
+"""Backfills on PostgreSQL: what a batch sets, how its keys are found, and who waits for whom."""
+
+import json
+import zlib
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from pipestate import db
+from pipestate.backfill.source import Key, Range
+from pipestate.errors import ConfigError
+from pipestate.runbook.model import Backfill
+from pipestate.runbook.update import names
+
+AS_WRITTEN = {"no_parameters": True}
+ADVISORY_CLASS = 1885958252  # "pipl": one class of advisory locks for all backfills
+LOCK_TIMEOUT_MS = 1_000
+# The time zone and the styles write keys always alike; a range is read as one whatever the statistics say; where
+# a policy hides rows, that is an error. A batch does not wait for the server's disk: its row in the ledger is lost
+# with it, and the end of the run waits for all of them.
+SETTINGS = {
+    "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+    "enable_seqscan": "off",
+    "synchronous_commit": "off",
+    "row_security": "off",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "standard_conforming_strings": "on",
+}
+TYPES = (
+    "int2",
+    "int4",
+    "int8",
+    "numeric",
+    "uuid",
+    "text",
+    "varchar",
+    "bpchar",
+    "date",
+    "timestamp",
+    "timestamptz",
+)
+LOOK = text("""
+SELECT c.relkind::text AS kind, a.attname IS NOT NULL AS found, NOT a.attnotnull AS nullable,
+       pg_catalog.format_type(t.oid, -1) AS type, t.typname::text AS typname,
+       EXISTS (SELECT FROM pg_catalog.pg_index i
+               JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
+               JOIN pg_catalog.pg_am m ON m.oid = ic.relam AND m.amname = 'btree'
+               WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL
+                 AND i.indcollation[0] = a.attcollation) AS indexed
+FROM pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = CAST(:column AS text)
+     AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_type declared ON declared.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_type t ON t.oid = coalesce(nullif(declared.typbasetype, 0), declared.oid)
+WHERE c.oid = pg_catalog.to_regclass(CAST(:table AS text))
+""")
+# Whoever waits for a row or the table waits for this transaction.
+WAITED_FOR = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l
+               WHERE NOT l.granted AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))
+"""
+LAG = """
+SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8, count(*) FILTER (WHERE state IS NULL),
+       coalesce(max(application_name), '')
+FROM pg_catalog.pg_stat_replication
+"""
+WHO_BLOCKS = """
+SELECT string_agg(DISTINCT format('pid %s (%s, %s)', a.pid, coalesce(nullif(a.application_name, ''), a.usename),
+                                  a.state), ', ')
+FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_locks l ON l.pid = a.pid AND l.granted
+WHERE l.relation = pg_catalog.to_regclass(CAST(:table AS text)) AND a.pid <> pg_catalog.pg_backend_pid()
+  AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+                 'AccessExclusiveLock', 'ShareUpdateExclusiveLock')
+"""
+
+
+def begin(connection: Connection) -> None:
+    """Begin the transaction of a batch."""
+    settings = ", ".join(
+        f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in SETTINGS.items()
+    )
+    db.send(connection, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", f"SELECT {settings}")
+
+
+def begin_look(connection: Connection) -> None:
+    """Begin a transaction that only reads, and that sees what a policy would hide."""
+    db.send(connection, "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", "SET LOCAL row_security = off")
+
+
+def take_turn(connection: Connection, address: str) -> bool:
+    """Take this backfill's lock for the session; say whether it was free."""
+    return bool(
+        connection.exec_driver_sql(f"SELECT pg_catalog.pg_try_advisory_lock({_lock(address)})").scalar()
+    )
+
+
+def give_turn(connection: Connection, address: str) -> None:
+    connection.exec_driver_sql(f"SELECT pg_catalog.pg_advisory_unlock({_lock(address)})")
+
+
+def look_at(connection: Connection, backfill: Backfill) -> Key:
+    """Find the table and its key; refuse a key without an index, which would be read from end to end each time."""
+    table, column = backfill.table, names(backfill.key)[0]
+    found = connection.execute(LOOK, {"table": table, "column": column}).first()
+    if found is None or found.kind not in ("r", "p"):
+        what = "there is no table" if found is None else "is no table:"
+        said = f"{what} {table}" if found is None else f"{table} {what.removesuffix(':')}"
+        raise ConfigError(f"{backfill.block}: {said} in this database: migrate first, or correct `-- table:`")
+    if not found.found:
+        raise ConfigError(f"{backfill.block}: {table} has no column {column}: correct `-- key:`")
+    if found.typname not in TYPES:
+        raise ConfigError(
+            f"{backfill.block}: {column} is of type {found.type}, whose ranges are not walked: name a key that is a "
+            "number, a uuid, a text, a date or a time"
+        )
+    if not found.indexed:
+        raise ConfigError(
+            f"{backfill.block}: {column} of {table} has no index to walk along: name the primary key, or CREATE "
+            f"INDEX CONCURRENTLY ON {table} ({backfill.key}) first"
+        )
+    return Key(table, backfill.key, str(found.type), bool(found.nullable))
+
+
+def next_range(connection: Connection, key: Key, after: str | None, size: int) -> Range | None:
+    """Find the keys of the next batch along the index; None where there is no further one."""
+    behind = "IS NOT NULL" if after is None else f"> {key.literal(after)}"
+    keys = _keys(key, behind)
+    first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} OFFSET {size - 1} LIMIT 1)")
+    if first is None or last is not None:
+        return None if first is None else Range(str(first), str(last), size, True)
+    rows = f"SELECT count(*) FROM {key.table} AS k WHERE k.{key.column} {behind}"
+    last, number = _row(connection, f"SELECT ({keys} DESC LIMIT 1), ({rows})")
+    return Range(str(first), str(last), int(number), False)
+
+
+def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
+    """Find the smallest and the largest key; None where there is none."""
+    keys = _keys(key, "IS NOT NULL")
+    first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} DESC LIMIT 1)")
+    return None if first is None else (str(first), str(last))
+
+
+def understand(connection: Connection, update: str) -> None:
+    """Have the planner read an UPDATE; nothing runs, and what is wrong with it is an error."""
+    _row(connection, f"EXPLAIN (FORMAT JSON) {update}")
+
+
+def estimate(connection: Connection, query: str) -> int:
+    """Ask the planner how many rows a query returns; nothing runs."""
+    (plan,) = _row(connection, f"EXPLAIN (FORMAT JSON) {query}")
+    return int((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
+
+
+def waited_for(connection: Connection) -> bool:
+    """Say whether somebody waits for what this transaction has locked."""
+    return bool(_row(connection, WAITED_FOR)[0])
+
+
+def blockers(connection: Connection, key: Key) -> str:
+    """Name the sessions that may keep rows of the table locked."""
+    return str(connection.execute(text(WHO_BLOCKS), {"table": key.table}).scalar() or "nobody any more")
+
+
+def lag(connection: Connection) -> float:
+    """Say how many seconds the slowest replica is behind; without replicas, none."""
+    seconds, hidden, _ = _row(connection, LAG)
+    if hidden:
+        raise ConfigError(
+            "--max-lag: this role may not see how far the replicas are behind: GRANT pg_monitor to it, or leave the "
+            "option out"
+        )
+    return float(seconds)
+
+
+def _row(connection: Connection, statement: str) -> Any:
+    return connection.exec_driver_sql(statement, execution_options=AS_WRITTEN).one()
+
+
+def _lock(address: str) -> str:
+    number = zlib.crc32(address.encode())
+    return f"{ADVISORY_CLASS}, {number - (1 << 32) if number >= 1 << 31 else number}"
+
+
+def _keys(key: Key, condition: str) -> str:
+    """Write the query for keys in their order; the name is qualified, or ORDER BY would mean the text."""
+    column = f"k.{key.column}"
+    return f"SELECT {column}::text FROM {key.table} AS k WHERE {column} {condition} ORDER BY {column}"

@@ -1,0 +1,73 @@
+"""A page's backfill in a revision."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from alembic import op
+
+from pipestate.backfill.find import Found, find_backfill
+from pipestate.backfill.loop import How, run
+from pipestate.ddl import sql
+from pipestate.ddl.failure import MigrationError, told_plainly
+from pipestate.ddl.notice import warn
+from pipestate.errors import PipestateError
+from pipestate.gate.question import runbooks_of
+from pipestate.ledger.owners import require_trusted
+from pipestate.ledger.state import require_ledger
+from pipestate.plural import many
+from pipestate.runbook.find import every_runbook, named_runbook
+from pipestate.runbook.update import matching, without_range
+
+
+def run_in_revision(name: str) -> None:
+    """Run it online, demand it in a script; on SQLite, where nobody else can write meanwhile, run it at once."""
+    with _told():
+        found = _find(name)
+        own = found.backfill
+        if own.dialect == "sqlite":
+            sql.emit(without_range(own.sql, own.dialect))
+        elif sql.is_offline():
+            sql.refuse_when(
+                f"EXISTS (SELECT 1 {without_range(matching(own), own.dialect)}\n)",
+                f"rows of {own.table} are still to be filled: run pipestate backfill {found.address}, then this script "
+                "again",
+            )
+        else:
+            _run_online(found)
+
+
+def _find(name: str) -> Found:
+    context = op.get_context()
+    directory = runbooks_of(context)
+    page, slash, _ = name.partition("/")
+    books = [named_runbook(page, directory)] if slash else every_runbook(directory)
+    return find_backfill(name, books, context.dialect.name)
+
+
+def _run_online(found: Found) -> None:
+    with sql.autocommit():
+        connection = op.get_bind()
+        require_ledger(connection)
+        require_trusted(connection)
+        how = How(on_wait=lambda said: warn("%s", said))
+        outcome = run(connection, found, how, revision=sql.current_revision() or None)
+    if outcome.rows_left:
+        raise MigrationError(
+            f"{found.address} has updated {many(outcome.rows_updated, 'row')}, and {many(outcome.rows_left, 'row')} of "
+            f"{outcome.table} still match: fix them or the UPDATE at {found.backfill.block}, then run the same again"
+        )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn every error of ours into one that Alembic shows without a traceback."""
+    try:
+        if sql.is_offline():
+            yield
+        else:
+            with told_plainly(op.get_bind().engine.url):
+                yield
+    except MigrationError:
+        raise
+    except PipestateError as error:
+        raise MigrationError(str(error)) from error

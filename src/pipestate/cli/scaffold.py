@@ -1,0 +1,139 @@
+"""`init` and `revision`: what pipestate writes into a project. Without a database, and without Alembic."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipestate.chain.project import Project
+from pipestate.cli import complete
+from pipestate.cli.options import project_options
+from pipestate.cli.output import say
+from pipestate.errors import ConfigError
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")]
+RevId = Annotated[
+    str | None, typer.Option("--rev-id", metavar="ID", help="Its id; else a random one.", show_default=False)
+]
+Head = Annotated[
+    str | None,
+    typer.Option(
+        "--head", metavar="REV", help="What it follows, where there are several heads.", show_default=False
+    ),
+]
+VersionPath = Annotated[
+    str | None,
+    typer.Option(
+        "--version-path",
+        metavar="DIR",
+        help="Where it goes, of several version locations.",
+        show_default=False,
+    ),
+]
+
+
+@project_options
+def init(
+    project: Project,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The runbook's name, say after what changes.")
+    ] = "migration",
+    rev_id: RevId = None,
+    head: Head = None,
+    version_path: VersionPath = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Begin in an Alembic project: a runbook to fill in, and the ledger as a revision of its chain.
+
+    Overwrites nothing. Says what to paste into env.py and CI, and what to do next.
+
+    Example: pipestate init orders
+    """
+    from pipestate.chain.read import read_chain
+    from pipestate.render.scaffold import advice, shown, written
+    from pipestate.scaffold.draft import write
+    from pipestate.scaffold.place import Wanted
+    from pipestate.scaffold.start import MESSAGE, draft_start
+
+    refuse_shipped(project)
+    wanted = Wanted(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
+    started = draft_start(project, read_chain(project), name, wanted)
+    if dry_run:
+        print(shown(started.drafts))
+    else:
+        write(started.drafts)
+        say(f"{written(started.drafts)}\n{advice(started, project.named)}")
+
+
+@project_options
+def revision(
+    project: Project,
+    contract: Annotated[
+        str,
+        typer.Option(
+            "--contract",
+            metavar="RUNBOOK/PHASE",
+            help="The gate that it asks.",
+            autocompletion=complete.phase,
+        ),
+    ],
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--drop-table", metavar="TABLE", help="TABLE or SCHEMA.TABLE; repeatable."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop-column",
+            metavar="TABLE.COLUMN",
+            help="TABLE.COLUMN or SCHEMA.TABLE.COLUMN; repeatable.",
+        ),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option("--message", "-m", metavar="TEXT", help="What it does.", show_default=False),
+    ] = None,
+    recheck: Annotated[
+        list[str] | None,
+        typer.Option("--recheck", metavar="CHECK", help="Ask this check again under the lock; repeatable."),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine", metavar="NAME", help="In which of several databases (multidb).", show_default=False
+        ),
+    ] = None,
+    rev_id: RevId = None,
+    head: Head = None,
+    version_path: VersionPath = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Write a contract: a revision that drops tables and columns behind a gate, with a way back.
+
+    Its id is added to `opens` of the phase; nothing else of the page changes but where its phases end.
+
+    Example: pipestate revision --contract orders/readiness --drop-table order_log -m "the log goes"
+    """
+    from pipestate.chain.read import read_chain
+    from pipestate.render.scaffold import next_step, shown, written
+    from pipestate.scaffold.contract import draft_contract
+    from pipestate.scaffold.draft import write
+    from pipestate.scaffold.going import read_going
+    from pipestate.scaffold.place import Wanted
+
+    refuse_shipped(project)
+    going = read_going(tables or [], columns or [])
+    wanted = Wanted(message or f"drop {going}", rev_id, head, Path(version_path) if version_path else None)
+    drafted = draft_contract(
+        project, read_chain(project), contract, going, wanted, recheck=recheck or [], engine=engine
+    )
+    if dry_run:
+        print(shown(drafted.drafts))
+    else:
+        write(drafted.drafts)
+        say(f"{written(drafted.drafts)}\n{next_step(drafted, project.named)}")
+
+
+def refuse_shipped(project: Project) -> None:
+    if project.named.shipped:
+        raise ConfigError("--shipped: that chain comes with pipestate; name a project of yours to write into")

@@ -1,0 +1,146 @@
+"""`pipestate backfill` as people type it, in a project of their own: killed, started again, run by a revision."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from alembics import psql
+from bed import Database
+from contracted import Contracted
+from miniatures import copy_project
+from pipestate.ddl import MigrationError
+from programs import run_program
+
+TIMES = "SELECT times, count(*) FROM orders GROUP BY times"
+
+
+@pytest.fixture
+def project(database: Database, tmp_path: Path) -> Contracted:
+    """The project at a1, with 30,000 orders (SQLite: 3,000)."""
+    project = Contracted(copy_project("backfilled", tmp_path), database)
+    upgrade(project, "a1")
+    series = (
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {}) SELECT n, n % 2 FROM n"
+    )
+    database.run(
+        f"INSERT INTO orders (id, old_state) {series.format(3_000 if database.is_sqlite else 30_000)}"
+    )
+    return project
+
+
+def upgrade(project: Contracted, revision: str) -> None:
+    from alembic import command
+
+    command.upgrade(project.config(), revision)
+
+
+def pipestate(project: Contracted, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "DATABASE_URL": project.database.text}
+    return run_program(["pipestate", *arguments], cwd=project.root, environment=environment)
+
+
+def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
+    ahead = pipestate(project, "backfill", "state")
+    assert ahead.returncode == 2
+    assert "applies from revision b2 on, and the database is at a1: upgrade first" in ahead.stderr
+    upgrade(project, "b2")
+    bare = pipestate(project, "backfill")
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert (
+        bare.stderr
+        == "pipestate: name a backfill, as pipestate backfill orders/state; there is orders/state\n"
+    )
+    wrong = pipestate(project, "backfill", "orders/stat")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "pipestate: no page has a backfill orders/stat; there is orders/state\n",
+    )
+    storage = pipestate(project, "backfill", "state", "--storage-dir", "/srv")
+    assert storage.returncode == 2
+    assert "--storage-dir goes with the bare form, without state" in storage.stderr
+    rows = 3_000 if project.database.is_sqlite else 30_000
+    dry = json.loads(
+        pipestate(project, "backfill", "state", "--dry-run", "--batch-size", "1000", "--json").stdout
+    )
+    assert (dry["backfill"], dry["dry_run"], dry["table"]) == ("orders/state", True, "orders")
+    assert (dry["first_key"], dry["last_key"]) == ("1", str(rows))
+    assert dict(project.database.rows(TIMES)) == {0: rows}, "a dry run wrote"  # type: ignore[arg-type]
+    assert pipestate(project, "verify").returncode == 1
+    done = json.loads(pipestate(project, "backfill", "orders/state", "--json").stdout)
+    assert (done["rows_updated"], done["rows_left"], done["resumed_after"]) == (rows, 0, None)
+    assert pipestate(project, "verify").returncode == 0
+    again = pipestate(project, "backfill", "state")
+    assert (again.returncode, again.stdout) == (0, "orders/state: nothing to do, no row of orders matches\n")
+    assert dict(project.database.rows(TIMES)) == {1: rows}  # type: ignore[arg-type]
+
+
+def test_killed_in_the_middle_it_goes_on_and_no_row_is_updated_twice(project: Contracted) -> None:
+    upgrade(project, "b2")
+    command = [sys.executable, "-m", "pipestate", "backfill", "state", "--batch-size", "20"]
+    environment = {**os.environ, "DATABASE_URL": project.database.text}
+    for end in (signal.SIGKILL, signal.SIGINT):
+        with subprocess.Popen(
+            command, cwd=project.root, env=environment, stderr=subprocess.PIPE, text=True
+        ) as process:
+            before = batches(project.database)
+            patience = time.monotonic() + 20
+            while batches(project.database) < before + 5 and time.monotonic() < patience:
+                time.sleep(0.02)
+            process.send_signal(end)
+            _, said = process.communicate(timeout=20)
+        assert batches(project.database) >= before + 5, said
+    assert process.returncode == 3
+    assert "interrupted: " in said
+    assert "; the same command goes on there" in said
+    done = pipestate(project, "backfill", "state")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("orders/state: went on behind id ")
+    ((times, _),) = project.database.rows(TIMES)
+    assert times == 1
+
+
+def batches(database: Database) -> int:
+    return int(str(database.value("SELECT coalesce(max(batches), 0) FROM pipestate.backfill_progress")))
+
+
+def test_a_revision_runs_it(project: Contracted) -> None:
+    upgrade(project, "c3")
+    ((times, _),) = project.database.rows(TIMES)
+    assert times == 1
+    if not project.database.is_sqlite:
+        row = project.database.rows("SELECT rows_left, revision FROM pipestate.backfill_progress")
+        assert row == [(0, None)]
+
+
+def test_a_script_demands_it(pg: Database, tmp_path: Path) -> None:
+    project = Contracted(copy_project("backfilled", tmp_path), pg)
+    upgrade(project, "b2")
+    pg.run("INSERT INTO orders (id) VALUES (1)")
+    config = project.config()
+    from alembic import command
+
+    command.upgrade(config, "b2:c3", sql=True)
+    script = config.output_buffer.getvalue()  # type: ignore[union-attr]
+    refused = psql(pg, script, "-v", "ON_ERROR_STOP=1")
+    assert "run pipestate backfill orders/state, then this script again" in refused.stderr
+    assert pg.value("SELECT version_num FROM alembic_version") == "b2"
+    pg.run("UPDATE orders SET state = 'open'")
+    assert psql(pg, script, "-v", "ON_ERROR_STOP=1").returncode == 0
+    assert pg.value("SELECT version_num FROM alembic_version") == "c3"
+
+
+def test_a_revision_says_plainly_why_it_cannot(pg: Database, tmp_path: Path) -> None:
+    project = Contracted(copy_project("backfilled", tmp_path), pg)
+    upgrade(project, "b2")
+    pg.run("INSERT INTO orders (id) VALUES (1)", "ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+    with pytest.raises(MigrationError, match="id of orders has no index to walk along"):
+        upgrade(project, "c3")
+    pg.run("ALTER TABLE orders ADD PRIMARY KEY (id)", "DROP SCHEMA pipestate CASCADE")
+    with pytest.raises(MigrationError, match="this database has no ledger"):
+        upgrade(project, "c3")

@@ -1,0 +1,14 @@
+"""The same backfill, run by the chain."""
+
+from pipestate import backfill
+
+revision = "c3"
+down_revision = "b2"
+
+
+def upgrade() -> None:
+    backfill.run("orders/state")
+
+
+def downgrade() -> None:
+    pass

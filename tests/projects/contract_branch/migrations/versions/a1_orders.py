@@ -1,0 +1,22 @@
+"""The tables of the application.
+
+Revision ID: a1
+Revises:
+"""
+
+from alembic import op
+
+revision = "a1"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp NOT NULL, note text)")
+    op.execute("CREATE TABLE approvals (what text, revoked_at timestamp)")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE approvals")
+    op.execute("DROP TABLE old_orders")

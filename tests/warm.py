@@ -1,0 +1,36 @@
+"""What the server in `programs` has done before it forks: commands are imported, the shipped pages are read."""
+
+import gc
+import importlib
+import pkgutil
+from contextlib import chdir
+from pathlib import Path
+
+import pipestate.cli
+import pipestate.pipeline.cli
+from pipestate.runbook.find import every_runbook
+
+USED = (
+    "alembic.config",
+    "pipestate.environment.migrate",
+    "pipestate.gate",
+    "pipestate.pipeline.reconcile",
+    "pipestate.render.console",
+    "psycopg2.extras",
+    "rich.markdown",
+    "rich.table",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite",
+)
+COMMANDS = (
+    f"{package.__name__}.{module.name}"
+    for package in (pipestate.cli, pipestate.pipeline.cli)
+    for module in pkgutil.iter_modules(package.__path__)
+)
+for name in (*USED, *COMMANDS):
+    importlib.import_module(name)
+
+with chdir(Path(__file__).parents[1]):  # a page is known by its text, and by its path from there
+    every_runbook(Path("runbooks"))
+
+gc.freeze()  # a fork looks at none of this again, and so copies less of it
