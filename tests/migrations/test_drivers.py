@@ -1,5 +1,6 @@
 """Gates and contracts through each driver that a project may have."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from bed import Database, Postgres, Sqlite
 from pipestate.ddl.failure import MigrationError
 from pipestate.gate import GateClosed
 from pipestate.gate.online import require_transaction
+from programs import run_program
 from shops import LOG, OLD, Shop, open_shop
 from through import connected
 
@@ -53,6 +55,19 @@ def test_a_contract_waits_goes_up_and_comes_back(shop: Shop) -> None:
 
     shop.downgrade("b2")
     assert (shop.version(), shop.orders(), shop.log()) == ("b2", OLD, LOG)
+
+
+@pytest.mark.parametrize("shop", ["postgresql+asyncpg", "sqlite+aiosqlite"], indirect=True)
+def test_pipestate_upgrade_goes_through_an_asynchronous_env_py(shop: Shop) -> None:
+    """The URL that is named has no driver, or ours; env.py gets its own."""
+    argv = ["pipestate", "upgrade", "--database-url", shop.database.text]
+    done = run_program(argv, cwd=shop.root, environment=os.environ)
+    assert done.returncode == 1, done.stderr
+    shop.assert_untouched()
+    shop.approve()
+    done = run_program(argv, cwd=shop.root, environment=os.environ)
+    assert done.returncode == 0, done.stderr
+    shop.assert_contracted()
 
 
 @pytest.mark.parametrize("driver", [name for name in ENVIRONMENTS if name.startswith("postgresql")])
