@@ -1,7 +1,8 @@
-"""Tests of what an older Alembic does not have or does otherwise; docs/limits.md must say so."""
+"""Tests of what an older Alembic or SQLAlchemy does not have or does otherwise; docs/limits.md must say so."""
 
 import alembic
 import pytest
+import sqlalchemy
 
 from alembics import ROOT
 
@@ -10,12 +11,20 @@ LIMITS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 
 def alembic_is(version: str) -> bool:
     """Say whether this is that Alembic or a later one; `make lowest` has an older one."""
-    assert f"Alembic {version}" in LIMITS, f"say in docs/limits.md what needs Alembic {version}"
-    return _numbers(alembic.__version__) >= _numbers(version)
+    return _is(alembic.__version__, "Alembic", version)
+
+
+def sqlalchemy_is(version: str) -> bool:
+    return _is(sqlalchemy.__version__, "SQLAlchemy", version)
 
 
 def needs_alembic(version: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not alembic_is(version), reason=f"Alembic {version}: see docs/limits.md")
+
+
+def _is(installed: str, package: str, version: str) -> bool:
+    assert f"before {package} {version}" in LIMITS, f"say in docs/limits.md what needs {package} {version}"
+    return _numbers(installed) >= _numbers(version)
 
 
 def _numbers(version: str) -> list[int]:

@@ -85,6 +85,30 @@ def parse_url(text: str, *, source: str = "the database URL") -> "URL":
     return url.set(drivername=DRIVERS[backend])
 
 
+def as_env_py_wants(url: "URL", own: str | None) -> "URL":
+    """Give a URL the driver that the project's own URL names: its env.py may be asynchronous.
+
+    >>> given = parse_url("postgresql://db/test?sslmode=require")
+    >>> as_env_py_wants(given, "postgresql+asyncpg://db/production").render_as_string()
+    'postgresql+asyncpg://db/test?ssl=require'
+    """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        theirs = make_url(own or "")
+    except (ArgumentError, ValueError):
+        return url
+    if "+" not in theirs.drivername or theirs.get_backend_name() != url.get_backend_name():
+        return url
+    if parse_url(own or "") == url:
+        return theirs  # with the options of its driver
+    mode = url.query.get("sslmode")
+    if theirs.get_driver_name() == "asyncpg" and isinstance(mode, str):
+        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+    return url.set(drivername=theirs.drivername)
+
+
 def _for_psycopg2(url: "URL") -> "URL":
     """Leave out the options of other drivers, and call the rest what libpq calls it.
 

@@ -1,14 +1,20 @@
 """Gates and contracts through each driver that a project may have."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from alembic import command
+from sqlalchemy import Connection
 
+from alembics import Chain, config_for
 from bed import Database, Postgres, Sqlite
+from legacy import everything_legacy
 from pipestate.ddl.failure import MigrationError
 from pipestate.gate import GateClosed
 from pipestate.gate.online import require_transaction
+from programs import run_program
 from shops import LOG, OLD, Shop, open_shop
 from through import connected
 
@@ -53,6 +59,48 @@ def test_a_contract_waits_goes_up_and_comes_back(shop: Shop) -> None:
 
     shop.downgrade("b2")
     assert (shop.version(), shop.orders(), shop.log()) == ("b2", OLD, LOG)
+
+
+@pytest.mark.parametrize("shop", ["postgresql+asyncpg", "sqlite+aiosqlite"], indirect=True)
+def test_pipestate_upgrade_goes_through_an_asynchronous_env_py(shop: Shop) -> None:
+    """The URL that is named has no driver, or ours; env.py gets its own."""
+    argv = ["pipestate", "upgrade", "--database-url", shop.database.text]
+    done = run_program(argv, cwd=shop.root, environment=os.environ)
+    assert done.returncode == 1, done.stderr
+    shop.assert_untouched()
+    shop.approve()
+    done = run_program(argv, cwd=shop.root, environment=os.environ)
+    assert done.returncode == 0, done.stderr
+    shop.assert_contracted()
+
+
+def test_every_helper_works_through_asyncpg(pg_legacy: Chain) -> None:
+    """One statement a call, no parameters in the driver's own style: the shipped chain uses all of the helpers."""
+    database = pg_legacy.database
+    before = everything_legacy(database)
+
+    def migrate(direction: str, revision: str) -> None:
+        config = config_for(database.text, x=("force=a drill",))
+
+        def work(connection: Connection) -> None:
+            config.attributes["connection"] = connection
+            getattr(command, direction)(config, revision)
+
+        connected(database, "postgresql+asyncpg", work)
+
+    migrate("upgrade", "head")
+    assert pg_legacy.revision() == "0007"
+    migrate("downgrade", "base")
+    assert everything_legacy(database) == before
+
+
+def test_a_backfill_in_a_revision_works_through_asyncpg(pg: Database, tmp_path: Path) -> None:
+    shop = open_shop(tmp_path, pg, "asynchronous", driver="postgresql+asyncpg", name="backfilled")
+    shop.upgrade("b2")
+    pg.run("INSERT INTO orders SELECT n, n % 2, 0 FROM generate_series(1, 3000) AS n")
+    shop.upgrade("c3")
+    assert pg.value("SELECT count(*) FROM orders WHERE state IS NOT NULL AND times = 1") == 3000
+    assert pg.rows("SELECT percent, rows_left FROM pipestate.backfill") == [(100, 0)]
 
 
 @pytest.mark.parametrize("driver", [name for name in ENVIRONMENTS if name.startswith("postgresql")])

@@ -4,6 +4,7 @@ import re
 
 from sqlalchemy.exc import DBAPIError
 
+from pipestate.drivers import message, sqlstate
 from pipestate.errors import PipestateError
 
 LOCKED = ("55P03", "40P01", "40001")  # a lock that was not given, a deadlock, a conflict of snapshots
@@ -16,13 +17,9 @@ class BackfillFailed(PipestateError):
     exit_code = 3
 
 
-def sqlstate(error: DBAPIError) -> str:
-    return str(getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None) or "")
-
-
 def is_locked(error: DBAPIError) -> bool:
     """Tell whether somebody else's lock is the reason, so that the same may succeed a moment later."""
-    return sqlstate(error) in LOCKED or "is locked" in str(error.orig)
+    return sqlstate(error) in LOCKED or "is locked" in message(error)
 
 
 def is_wrong_sql(error: DBAPIError) -> bool:
@@ -30,10 +27,10 @@ def is_wrong_sql(error: DBAPIError) -> bool:
     state = sqlstate(error)
     if state:
         return state.startswith(("42", "22")) and state not in NOT_OUR_FAULT
-    return "no such" in str(error.orig) or "syntax error" in str(error.orig)
+    return "no such" in message(error) or "syntax error" in message(error)
 
 
 def reason(error: DBAPIError) -> str:
     """Say in one line what the server said, without its excerpts of the SQL."""
-    kept = re.split(r"\n(?:LINE \d+:|CONTEXT:|\s*\^)", str(error.orig).strip())[0]
+    kept = re.split(r"\n(?:LINE \d+:|CONTEXT:|\s*\^)", message(error))[0]
     return " ".join(kept.split())

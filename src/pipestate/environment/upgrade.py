@@ -6,7 +6,7 @@ transactions are; what does not stand behind it goes on.
 
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -21,6 +21,7 @@ from pipestate.chain.graph import Chain, Revision
 from pipestate.chain.project import Project
 from pipestate.chain.stretch import ends, next_stretch
 from pipestate.chain.version_table import Locator
+from pipestate.config import as_env_py_wants
 from pipestate.ddl.failure import MigrationError
 from pipestate.environment.named import only_on
 from pipestate.errors import ConfigError, PipestateError, Unreachable
@@ -119,8 +120,16 @@ def _alembic_config(on: Climb) -> Config:
     config.set_main_option("script_location", str(on.project.scripts).replace("%", "%%"))
     config.print_stdout = _to_stderr  # type: ignore[method-assign]
     config.attributes["pipestate_url"] = on.url
-    config.set_main_option("sqlalchemy.url", on.url.render_as_string(hide_password=False).replace("%", "%%"))
+    url = _url_for_env_py(on)
+    config.set_main_option("sqlalchemy.url", url.render_as_string(hide_password=False).replace("%", "%%"))
     return config
+
+
+def _url_for_env_py(on: Climb) -> URL:
+    """Spell the URL with the project's own driver; an ini whose URL cannot be read leaves ours."""
+    with suppress(ConfigError):
+        return as_env_py_wants(on.url, on.project.option("sqlalchemy.url"))
+    return on.url
 
 
 def _to_stderr(text: str, *arguments: object) -> None:
