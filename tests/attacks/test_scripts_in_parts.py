@@ -68,12 +68,12 @@ def test_in_parts_a_closed_gate_drops_and_stamps_nothing(
     standing: Standing, script: str, rollback: str
 ) -> None:
     """psql goes on after errors; with ON_ERROR_ROLLBACK it even goes on in the same transaction."""
-    attacks = attempts(standing, script, PASTED, step=3 if rollback == "on" else 5)
+    attacks = attempts(standing, script, PASTED, step=7 if rollback == "on" else 11)
     assert standing.try_closed(attacks, "-v", f"ON_ERROR_ROLLBACK={rollback}") == {}
 
 
 def test_in_parts_an_open_gate_drops_and_stamps_or_does_neither(standing: Standing, script: str) -> None:
-    assert standing.try_opened(attempts(standing, script, UNCOMMITTED, step=9)) == {}
+    assert standing.try_opened(attempts(standing, script, UNCOMMITTED, step=17)) == {}
 
 
 def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Standing) -> None:
@@ -92,6 +92,6 @@ def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Sta
 def test_from_any_line_on_even_inside_a_statement_nothing_is_dropped(stranger: Standing) -> None:
     """Whoever begins inside of dollar quotes has turned them inside out: what was a text is now a command."""
     cut = from_every_line(without_psql_commands(write_script(stranger)))
-    tried = islice(cut, 0, None, times(3, long=1))
+    tried = islice(cut, 0, None, times(5, long=1))
     attacks = {f"from line {len(first.splitlines()) + 1} on": second for first, second in tried}
     assert stranger.try_closed(attacks, "-v", "ON_ERROR_ROLLBACK=on") == {}

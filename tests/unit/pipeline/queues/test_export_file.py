@@ -19,7 +19,8 @@ from pipestate.pipeline.queues.port import Blocked, DamagedExport, Exported, Obs
 names = st.text(min_size=1)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(names, inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
 )
 blocked = st.builds(
     Blocked, names, st.builds(Obstacle, names, st.sampled_from(State), st.just("")), st.booleans()
@@ -47,7 +48,7 @@ def write(file: Path, *jobs: Exported, format: str = "rq/1") -> None:
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,
-    max_examples=times(25, long=200),
+    max_examples=times(60, long=500),
 )
 @given(st.lists(st.tuples(blocked, contents), min_size=1, max_size=5, unique_by=lambda each: each[0].id))
 def test_what_is_written_is_read(file: Path, jobs: list[tuple[Blocked, dict[str, Any]]]) -> None:
@@ -67,7 +68,7 @@ def test_the_last_line_of_a_job_counts(file: Path) -> None:
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,
-    max_examples=times(25, long=200),
+    max_examples=times(60, long=500),
 )
 @given(st.data())
 def test_a_byte_that_changes_is_noticed(file: Path, data: st.DataObject) -> None:
