@@ -20,6 +20,16 @@ for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
     os.environ.pop(name, None)
 
 
+def fill_expanded(database: Database) -> None:
+    fill_legacy(database)
+    Chain(database).upgrade("0005")
+
+
+def fill_contracted(database: Database) -> None:
+    fill_legacy(database)
+    Chain(database).contract()
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     with postgres_server() as url:
@@ -66,6 +76,27 @@ def legacy(bed: Postgres | Sqlite) -> Iterator[Database]:
 
 
 @pytest.fixture
+def legacy_0005(bed: Postgres | Sqlite) -> Iterator[Database]:
+    """The old world, expanded: at 0005."""
+    database = bed.copy_of("legacy at 0005", fill_expanded)
+    yield database
+    bed.drop(database)
+
+
+@pytest.fixture
+def expanded(legacy_0005: Database) -> Chain:
+    return Chain(legacy_0005)
+
+
+@pytest.fixture
+def contracted(bed: Postgres | Sqlite) -> Iterator[Chain]:
+    """The old world, contracted through its open gate: at 0007."""
+    database = bed.copy_of("legacy at 0007", fill_contracted)
+    yield Chain(database)
+    bed.drop(database)
+
+
+@pytest.fixture
 def chain(database: Database) -> Chain:
     return Chain(database)
 
@@ -92,6 +123,22 @@ def pg_chain(pg: Database) -> Chain:
 def pg_legacy(postgres: Postgres) -> Iterator[Chain]:
     """The old world, PostgreSQL only."""
     database = postgres.copy_of("legacy", fill_legacy)
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
+def pg_expanded(postgres: Postgres) -> Iterator[Chain]:
+    """The old world at 0005, PostgreSQL only."""
+    database = postgres.copy_of("legacy at 0005", fill_expanded)
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
+def pg_contracted(postgres: Postgres) -> Iterator[Chain]:
+    """The old world at 0007, PostgreSQL only."""
+    database = postgres.copy_of("legacy at 0007", fill_contracted)
     yield Chain(database)
     postgres.drop(database)
 
