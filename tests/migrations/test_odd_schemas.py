@@ -15,19 +15,23 @@ from pipestate.ddl import MigrationError
 HEADING = "## The contract, and the way back"
 
 
+TABLES = (
+    "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') "
+    "AND relnamespace::regnamespace::text !~ '^(pg_|pipestate)' "
+    "AND relnamespace <> 'information_schema'::regnamespace AND relname <> 'alembic_version' ORDER BY 1"
+)
+SEQUENCES = "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
+
+
 def everything(database: Database) -> dict[str, object]:
     """The schema as pg_dump writes it, every row, and where each sequence stands."""
-    tables = database.rows(
-        "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') "
-        "AND relnamespace::regnamespace::text NOT LIKE 'pg_%' AND relnamespace::regnamespace::text NOT LIKE 'pipestate%' "
-        "AND relnamespace <> 'information_schema'::regnamespace AND relname <> 'alembic_version' ORDER BY 1"
-    )
     state: dict[str, object] = {"schema": schema(database)}
-    for (table,) in tables:
-        state[str(table)] = database.rows(f"SELECT t::text FROM {table} t ORDER BY 1")
-    state["sequences"] = database.rows(
-        "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
-    )
+    with database.connect() as connection:
+        tables = connection.exec_driver_sql(TABLES).scalars().all()
+        for table in tables:
+            query = f"SELECT t::text FROM {table} t ORDER BY 1"
+            state[str(table)] = list(connection.exec_driver_sql(query).scalars())
+        state["sequences"] = list(connection.exec_driver_sql(SEQUENCES))
     return state
 
 
