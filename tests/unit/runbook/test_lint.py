@@ -162,6 +162,15 @@ WORDS = [
 ]
 
 
+def test_a_page_that_was_changed_is_read_anew(write: Callable[[str], Path]) -> None:
+    """What was examined is remembered by its text, not by its path."""
+    first = load(write(FRONT + GOOD))
+    assert load(write(FRONT + GOOD)) is first
+    assert load(write(FRONT + GOOD.replace("check: a", "check: b"))).phases[0].checks[0].id == "b"
+    with pytest.raises(RunbookError):
+        load(write(FRONT))
+
+
 RANDOM = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_size=40).map("".join)
 # What is likely to come further than the front matter.
 BEGUN = RANDOM.map(lambda text: f"---\nrunbook: s\nphases: {{a: , b: }}\n---\n## Phase: a\n\n{text}")
