@@ -1,4 +1,4 @@
-"""What differs by driver: the code and the words of an error, some values, how SQLite's file is reached.
+"""What differs by driver: the code and the words of an error, some values, kept plans, how SQLite's file is reached.
 
 A project migrates through the driver that it has. pipestate's own commands connect with psycopg2 or sqlite3.
 """
@@ -6,6 +6,7 @@ A project migrates through the driver that it has. pipestate's own commands conn
 import sqlite3
 import struct
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult
@@ -15,6 +16,7 @@ from sqlalchemy.util import await_only
 T = TypeVar("T")
 # PostgreSQL's numbers for two types that asyncpg reads otherwise than everybody else.
 CHAR, REAL = 18, 700
+_NUMBERS = count(1)
 
 
 def sqlstate(error: DBAPIError) -> str | None:
@@ -29,6 +31,15 @@ def message(error: DBAPIError) -> str:
     if said is not None and type(said).__module__.startswith("sqlalchemy.") and said.__cause__ is not None:
         said = said.__cause__
     return str(said).strip()
+
+
+def planned_anew(connection: Connection, sql: str) -> str:
+    """Make the text of a query unique where the driver keeps a plan by its text: psycopg 3 and asyncpg.
+
+    A revision changes tables, and an old plan of a `SELECT *` would fail from then on.
+    """
+    keeps = connection.dialect.name == "postgresql" and connection.dialect.driver != "psycopg2"
+    return f"{sql}\n/* {next(_NUMBERS)} */" if keeps else sql
 
 
 def on_sqlite(connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:

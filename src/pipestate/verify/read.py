@@ -13,7 +13,7 @@ from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, DBAPIError
 
 from pipestate import db
-from pipestate.drivers import message, rows_of, sqlstate
+from pipestate.drivers import message, planned_anew, rows_of, sqlstate
 from pipestate.errors import PipestateError
 from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
@@ -56,7 +56,7 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
 
 
 def _execute(connection: Connection, sql: str) -> CursorResult[tuple[object, ...]]:
-    return connection.exec_driver_sql(sql, execution_options=AS_WRITTEN)
+    return connection.exec_driver_sql(planned_anew(connection, sql), execution_options=AS_WRITTEN)
 
 
 def _counted_there(connection: Connection, sql: str, most: int) -> Result:

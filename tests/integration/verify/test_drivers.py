@@ -51,6 +51,22 @@ def test_a_look_is_the_same(pg: Database, driver: str) -> None:
     assert found[-1] == ("Asia/Tokyo", "off")
 
 
+@pytest.mark.parametrize("driver", OTHERS)
+def test_a_query_is_planned_anew_after_a_change(pg: Database, driver: str) -> None:
+    """asyncpg keeps a plan from the first time on, psycopg 3 from the fifth; a revision changes the table."""
+
+    def work(connection: Connection) -> list[tuple[str, ...]]:
+        found = []
+        for change in ("CREATE TABLE t (a int, b int)", "DO $$ BEGIN ALTER TABLE t DROP COLUMN b; END $$"):
+            connection.exec_driver_sql(change)
+            for _ in range(6):
+                with db.look(connection):
+                    found.append(read(connection, "SELECT * FROM t", 5, most=1).columns)
+        return found
+
+    assert connected(pg, driver, work) == [("a", "b")] * 6 + [("a",)] * 6
+
+
 def test_a_look_at_sqlite_through_aiosqlite(sqlite_database: Database) -> None:
     """The authorizer and the deadline reach the connection that aiosqlite keeps on its thread."""
     slow = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n"
