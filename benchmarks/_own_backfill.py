@@ -100,10 +100,10 @@ def walk(url: URL) -> Walk:
         outcome = run(connection, find_page(), How(on_progress=tell))
         took = time.perf_counter() - start
     assert outcome.rows_left == 0, outcome
-    return Walk(took, _rate(moments, 0.9, 1.0) / _rate(moments, 0.0, 0.1))
+    return Walk(took, rate(moments, 0.9, 1.0) / rate(moments, 0.0, 0.1))
 
 
-def _rate(moments: list[tuple[int, float]], begin: float, end: float) -> float:
+def rate(moments: list[tuple[int, float]], begin: float, end: float) -> float:
     """Rows a second between two shares of the rows."""
     rows = moments[-1][0]
     within = [each for each in moments if begin * rows <= each[0] <= end * rows]

@@ -72,18 +72,16 @@ class Given:
 
 @dataclass
 class Batches:
-    """When the first began, and when each was done."""
+    """How many rows were done when: the batches are of different sizes."""
 
-    at: list[float] = field(default_factory=lambda: [time.perf_counter()])
+    moments: list[tuple[int, float]] = field(default_factory=lambda: [(0, time.perf_counter())])
 
-    def __call__(self, _done: int, _total: int) -> None:
-        self.at.append(time.perf_counter())
+    def __call__(self, done: int, _total: int) -> None:
+        self.moments.append((done, time.perf_counter()))
 
     def steady(self) -> float:
         """The rate of the last tenth beside that of the first."""
-        took = [after - before for before, after in zip(self.at, self.at[1:], strict=False)]
-        tenth = max(1, len(took) // 10)
-        return sum(took[:tenth]) / sum(took[-tenth:])
+        return _own_backfill.rate(self.moments, 0.9, 1.0) / _own_backfill.rate(self.moments, 0.0, 0.1)
 
 
 def backfill(url: URL, batch_size: int | None) -> tuple[float, float]:
