@@ -42,8 +42,8 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-long: $(READY) ## the long form of the crowd: 100,000 jobs of 200 sites from 8 processes
-	PIPESTATE_TEST_JOBS=100000 PIPESTATE_TEST_SITES=200 $(BIN)/python -m pytest -q tests/integration/pipeline/counters/test_crowd.py
+long: $(READY) ## the suite in its long form: every cut of a script, more instants of a kill, a larger crowd
+	PIPESTATE_TEST_LONG=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18 (VERSIONS="13 18"; needs npm)
 	$(BIN)/python tests/matrix.py $(VERSIONS)

@@ -1,4 +1,7 @@
-"""How fast the backfill is: its writes beside one UPDATE, and its counting beside find.
+"""How fast backfills are: their writes beside one UPDATE, and the counting of documents beside find.
+
+- `pipestate backfill orders/state` beside the same UPDATE in one statement, on 5 million rows, and its last tenth
+  beside its first; and the longest time that a writer on these rows waits, in the quietest round.
 
 - `one UPDATE`: `UPDATE sites … FROM site_progress` for all rows in one statement, which locks every site
   until its end and starts over when it is interrupted.
@@ -28,6 +31,7 @@ from typing import TypeVar
 
 from sqlalchemy import URL
 
+import _own_backfill
 from _common import execute, upgrade
 from pipestate.embedded import embedded_server
 from pipestate.pipeline.backfill import apply, plan
@@ -109,6 +113,25 @@ def on_a_copy(admin: URL, template: URL, way: Callable[[URL], Result]) -> Result
         return way(admin.set(database=name))
     finally:
         execute(admin, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def own_backfill(rows: int, rounds: int, relaxed: bool) -> bool:
+    """Measure a page's backfill."""
+    with embedded_server(durable=not relaxed) as admin:
+        template = admin.set(database="pipestate_bench")
+        execute(admin, f"CREATE DATABASE {template.database}", "ALTER SYSTEM SET max_wal_size = '8GB'")
+        execute(admin, "SELECT pg_reload_conf()")
+        _own_backfill.make_template(template, rows)
+        rate, steady, stall = _own_backfill.beside_one_update(
+            admin, template, rows, rounds, on_a_copy, on_a_copy
+        )
+    fast, even = rate >= LEAST_RATE, steady >= LEAST_STEADY
+    calm = stall <= _own_backfill.MOST_STALL_S
+    print(f"pipestate backfill beside one UPDATE: {rate:.2f} x{verdict(fast, f'at least {LEAST_RATE}')}")
+    print(f"last tenth beside the first: {steady:.2f} x{verdict(even, f'at least {LEAST_STEADY}')}")
+    most = f"at most {_own_backfill.MOST_STALL_S * 1000:.0f}"
+    print(f"longest stall of a writer: {stall * 1000:.0f} ms{verdict(calm, most)}")
+    return fast and even and calm
 
 
 def database_side(rows: int, rounds: int, batch_size: int | None, relaxed: bool) -> bool:
@@ -200,15 +223,23 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=3, help="rounds on the database; 3 times as many on files"
     )
+    parser.add_argument("--own-rows", type=int, default=5_000_000, help="rows of the page's backfill")
+    parser.add_argument("--only", choices=("own", "sites", "files"), help="measure one part")
     parser.add_argument("--files", type=int, default=200_000)
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--relaxed", action="store_true", help="a server that does not wait for its disk")
     options = parser.parse_args()
-    good = [
-        beside_find("in long directories", long_directories, options.files, 3 * options.rounds),
-        beside_find("in pages", pages, options.files, 3 * options.rounds),
-        database_side(options.rows, options.rounds, options.batch_size, options.relaxed),
-    ]
+    parts: dict[str, list[Callable[[], bool]]] = {
+        "own": [lambda: own_backfill(options.own_rows, options.rounds, options.relaxed)],
+        "files": [
+            lambda: beside_find("in long directories", long_directories, options.files, 3 * options.rounds),
+            lambda: beside_find("in pages", pages, options.files, 3 * options.rounds),
+        ],
+        "sites": [
+            lambda: database_side(options.rows, options.rounds, options.batch_size, options.relaxed),
+        ],
+    }
+    good = [part() for name, some in parts.items() if options.only in (None, name) for part in some]
     return 0 if all(good) else 1
 
 

@@ -35,15 +35,17 @@ def by_itself(database: Database) -> Iterator[Connection]:
         yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
 
-class Orders:
-    """A table of orders on a database with a ledger, and the backfill of its page."""
+def install_in(database: Database) -> None:
+    with database.begin() as connection:
+        install(connection)
 
-    def __init__(self, database: Database, directory: Path, *, ledger: bool = True) -> None:
+
+class Orders:
+    """A table of orders, and the backfill of its page."""
+
+    def __init__(self, database: Database, directory: Path) -> None:
         self.database, self.directory = database, directory
         self.dialect = database.url.get_backend_name()
-        if ledger:
-            with database.begin() as connection:
-                install(connection)
 
     def make(self, rows: int, *, key: str = "integer PRIMARY KEY", table: str = "orders") -> None:
         self.database.run(

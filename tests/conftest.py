@@ -1,5 +1,6 @@
 """Fixtures: a server a worker, a database a test, both engines through one fixture."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,22 @@ collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
 
 for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
     os.environ.pop(name, None)
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of collected tests out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def fill_expanded(database: Database) -> None:
+    fill_legacy(database)
+    Chain(database).upgrade("0005")
+
+
+def fill_contracted(database: Database) -> None:
+    fill_legacy(database)
+    Chain(database).contract()
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +83,27 @@ def legacy(bed: Postgres | Sqlite) -> Iterator[Database]:
 
 
 @pytest.fixture
+def legacy_0005(bed: Postgres | Sqlite) -> Iterator[Database]:
+    """The old world, expanded: at 0005."""
+    database = bed.copy_of("legacy at 0005", fill_expanded)
+    yield database
+    bed.drop(database)
+
+
+@pytest.fixture
+def expanded(legacy_0005: Database) -> Chain:
+    return Chain(legacy_0005)
+
+
+@pytest.fixture
+def contracted(bed: Postgres | Sqlite) -> Iterator[Chain]:
+    """The old world, contracted through its open gate: at 0007."""
+    database = bed.copy_of("legacy at 0007", fill_contracted)
+    yield Chain(database)
+    bed.drop(database)
+
+
+@pytest.fixture
 def chain(database: Database) -> Chain:
     return Chain(database)
 
@@ -92,6 +130,22 @@ def pg_chain(pg: Database) -> Chain:
 def pg_legacy(postgres: Postgres) -> Iterator[Chain]:
     """The old world, PostgreSQL only."""
     database = postgres.copy_of("legacy", fill_legacy)
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
+def pg_expanded(postgres: Postgres) -> Iterator[Chain]:
+    """The old world at 0005, PostgreSQL only."""
+    database = postgres.copy_of("legacy at 0005", fill_expanded)
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
+def pg_contracted(postgres: Postgres) -> Iterator[Chain]:
+    """The old world at 0007, PostgreSQL only."""
+    database = postgres.copy_of("legacy at 0007", fill_contracted)
     yield Chain(database)
     postgres.drop(database)
 

@@ -14,6 +14,11 @@ from alembic.config import Config
 from alembics import psql
 from bed import Database
 
+# What `alembic stamp a1` makes; without its run, which takes as long as many a test.
+STAMPED = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
 PROJECT = Path(__file__).parent / "projects" / "contracted"
 
 
@@ -24,6 +29,10 @@ class Contracted:
     root: Path
     database: Database
     how: str = "per migration"
+
+    @property
+    def takes_columns(self) -> bool:
+        return "columns" in json.loads((self.root / "contract.json").read_text(encoding="utf-8"))
 
     def config(self, *x: str) -> Config:
         config = Config(str(self.root / "alembic.ini"), stdout=io.StringIO(), output_buffer=io.StringIO())
@@ -60,6 +69,5 @@ def lay_out(root: Path, database: Database, how: str = "per migration", **contra
     """Copy the project, write down its contract, and put the database at a1."""
     shutil.copytree(PROJECT, root, dirs_exist_ok=True)
     (root / "contract.json").write_text(json.dumps(contract), encoding="utf-8")
-    project = Contracted(root, database, how)
-    command.stamp(project.config(), "a1")
-    return project
+    database.run(STAMPED, "INSERT INTO alembic_version VALUES ('a1')")
+    return Contracted(root, database, how)

@@ -20,10 +20,11 @@ ROOT = Path(__file__).parents[1]
 # An unprivileged user must be able to reach it, and root's checkout may be closed to others.
 CACHE = Path(tempfile.gettempdir()) / "pipestate-matrix" if os.geteuid() == 0 else ROOT / ".matrix"
 VERSIONS = ["13", "14", "15", "16", "17", "18"]
-# What must hold on every version: migrations, gates, verify, contracts, the ledger, attacks.
+# What must hold on every version: migrations, gates, verify, contracts, the ledger, backfills, attacks.
 TESTS = [
     *("tests/migrations", "tests/attacks"),
     *("tests/integration/ledger", "tests/integration/verify", "tests/integration/runbooks"),
+    "tests/integration/backfill",
 ]
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 SYSTEMS = {"Linux": "linux", "Darwin": "darwin"}

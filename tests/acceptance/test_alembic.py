@@ -3,12 +3,12 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from alembics import ROOT, Chain, run_alembic
 from bed import Database, Postgres
+from counted_site import wait_for_locks
 from legacy import fill_legacy
 
 PASSWORD = "s3cr3t-pa55w0rd"
@@ -136,11 +136,7 @@ def test_ctrl_c_while_waiting_for_a_lock(pg_legacy: Chain) -> None:
             # What runs in the background of a shell ignores Ctrl-C, and so would its children.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LOCK TABLE%' AND state = 'active'"
-        for _ in range(200):
-            if pg_legacy.database.value(f"{waiting} AND pid <> pg_backend_pid()"):
-                break
-            time.sleep(0.05)
+        wait_for_locks(pg_legacy.database, 1)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode != 0

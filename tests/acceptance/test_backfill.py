@@ -41,7 +41,7 @@ def upgrade(project: Contracted, revision: str) -> None:
 
 
 def pipestate(project: Contracted, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "DATABASE_URL": project.database.text}
+    environment = {**os.environ, "DATABASE_URL": project.database.text, "STORAGE_DIR": "/srv"}
     return run_program(["pipestate", *arguments], cwd=project.root, environment=environment)
 
 
@@ -77,6 +77,10 @@ def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
     assert pipestate(project, "verify").returncode == 0
     again = pipestate(project, "backfill", "state")
     assert (again.returncode, again.stdout) == (0, "orders/state: nothing to do, no row of orders matches\n")
+    (line,) = json.loads(pipestate(project, "history", "--event", "backfill", "--json").stdout)
+    assert (line["kind"], line["what"]) == ("backfill", f"orders/state finished: {rows:,} rows of orders")
+    shown = pipestate(project, "runbook", "show", "orders", "--phase", "fill").stdout
+    assert "run by pipestate backfill orders/state\n-- table: orders\n-- key: id\nUPDATE orders" in shown
     assert dict(project.database.rows(TIMES)) == {1: rows}  # type: ignore[arg-type]
 
 
@@ -127,6 +131,10 @@ def test_a_script_demands_it(pg: Database, tmp_path: Path) -> None:
 
     command.upgrade(config, "b2:c3", sql=True)
     script = config.output_buffer.getvalue()  # type: ignore[union-attr]
+    page = (project.root / "runbooks" / "orders.md").read_text()
+    block = page.rpartition("```sql\n")[2].removesuffix("```\n")
+    pasted = psql(pg, block, "-v", "first=2", "-v", "last=9", "-v", "ON_ERROR_STOP=1")
+    assert (pasted.returncode, pasted.stderr) == (0, "")
     refused = psql(pg, script, "-v", "ON_ERROR_STOP=1")
     assert "run pipestate backfill orders/state, then this script again" in refused.stderr
     assert pg.value("SELECT version_num FROM alembic_version") == "b2"

@@ -62,10 +62,9 @@ def test_the_job_for_pull_requests_passes_on_a_fresh_database(pg: Database, runn
     assert "# pipestate verify: ok" in summary.read_text()
 
 
-def test_the_job_on_the_real_database_annotates_and_reports(pg_legacy: Chain, runner: Path) -> None:
-    pg_legacy.upgrade("0005")
+def test_the_job_on_the_real_database_annotates_and_reports(pg_expanded: Chain, runner: Path) -> None:
     summary = runner / "summary.md"
-    shell = Shell(runner, {"DATABASE_URL": pg_legacy.database.text, "GITHUB_STEP_SUMMARY": str(summary)})
+    shell = Shell(runner, {"DATABASE_URL": pg_expanded.database.text, "GITHUB_STEP_SUMMARY": str(summary)})
     github, junit = (shell.run(line) for line in runs("production"))
     assert (github.returncode, junit.returncode) == (1, 1), github.stderr + junit.stderr
     assert "::error file=runbooks/sites-consolidation.md,line=" in github.stdout

@@ -129,7 +129,14 @@ def test_the_shipped_chain_is_served_when_it_is_named(tmp_path: Path, database: 
     assert "The next step: pipestate plan --shipped" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["backfill", "reconcile", "queues show", "queues clear"])
+def test_a_bare_backfill_in_another_project_says_what_there_is(tmp_path: Path) -> None:
+    said = refused(copy_project("stock", tmp_path), "backfill", DATABASE_URL="sqlite:///x")
+    assert said.startswith(
+        "pipestate: name a backfill, as pipestate backfill orders/state; there is none: a block"
+    )
+
+
+@pytest.mark.parametrize("command", ["reconcile", "queues show", "queues clear"])
 def test_the_applications_commands_refuse_another_chain(tmp_path: Path, command: str) -> None:
     directory = copy_project("stock", tmp_path)
     said = refused(directory, *command.split(), REDIS_URL="redis://127.0.0.1:1/0")

@@ -62,9 +62,8 @@ def test_a_healthy_database_exits_0_and_the_json_validates(healthy: Database) ->
     assert data["summary"]["failed"] == 0  # type: ignore[index]
 
 
-def test_a_database_that_is_not_ready_exits_1(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    done = on(legacy, "verify", "--json", "--phase", "readiness")
+def test_a_database_that_is_not_ready_exits_1(legacy_0005: Database) -> None:
+    done = on(legacy_0005, "verify", "--json", "--phase", "readiness")
     data = as_json(done)
     assert (done.returncode, data["ok"]) == (1, False)
     (phase,) = data["runbooks"][0]["phases"]  # type: ignore[index]
@@ -166,10 +165,9 @@ def test_a_runbook_can_be_shown() -> None:
     assert "## Phase: readiness" in pipestate("runbook", "show", "sites-consolidation").stdout
 
 
-def test_junit_has_one_suite_a_phase(legacy: Database, tmp_path: Path) -> None:
-    Chain(legacy).upgrade("0005")
+def test_junit_has_one_suite_a_phase(legacy_0005: Database, tmp_path: Path) -> None:
     path = tmp_path / "report.xml"
-    assert on(legacy, "verify", "--format", "junit", "--output", str(path)).returncode == 1
+    assert on(legacy_0005, "verify", "--format", "junit", "--output", str(path)).returncode == 1
     suites = {suite.get("name"): suite for suite in ET.parse(path).getroot()}
     ready = suites["sites-consolidation/readiness"]
     assert int(ready.get("failures", "0")) >= 4
@@ -178,48 +176,47 @@ def test_junit_has_one_suite_a_phase(legacy: Database, tmp_path: Path) -> None:
     assert int(suites["sites-consolidation/cleanup"].get("skipped", "0")) > 0
 
 
-def test_github_gets_annotations_and_a_summary(legacy: Database, tmp_path: Path) -> None:
-    Chain(legacy).upgrade("0005")
+def test_github_gets_annotations_and_a_summary(legacy_0005: Database, tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     done = on(
-        legacy, "verify", "--phase", "readiness", "--format", "github", GITHUB_STEP_SUMMARY=str(summary)
+        legacy_0005, "verify", "--phase", "readiness", "--format", "github", GITHUB_STEP_SUMMARY=str(summary)
     )
     assert "::error file=runbooks/sites-consolidation.md,line=" in done.stdout
     assert "title=soak::" in done.stdout
     assert "## sites-consolidation/readiness: closed" in summary.read_text()
 
 
-def test_markdown_is_a_table_a_phase(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    out = on(legacy, "verify", "--phase", "readiness", "--format", "markdown").stdout
+def test_markdown_is_a_table_a_phase(legacy_0005: Database) -> None:
+    out = on(legacy_0005, "verify", "--phase", "readiness", "--format", "markdown").stdout
     assert "| ❌ | `soak` |" in out
     assert "| ✅ | `stuck-sites` | `stuck_pct < 1.0` | stuck\\_pct is 0.0, required \\< 1.0 |" in out
 
 
-def test_an_output_that_cannot_be_written(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    done = on(legacy, "verify", "--format", "json", "--output", "/no/such/place.json")
+def test_an_output_that_cannot_be_written(legacy_0005: Database) -> None:
+    done = on(legacy_0005, "verify", "--format", "json", "--output", "/no/such/place.json")
     assert done.returncode == 2
     assert "cannot write /no/such/place.json" in done.stderr
 
 
-def test_a_recorded_run_is_in_the_ledger(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    on(legacy, "verify", "--record")
-    rows = legacy.rows("SELECT runbook, phase, gate, revision FROM pipestate.run ORDER BY id")
+def test_a_recorded_run_is_in_the_ledger(legacy_0005: Database) -> None:
+    on(legacy_0005, "verify", "--record")
+    rows = legacy_0005.rows("SELECT runbook, phase, gate, revision FROM pipestate.run ORDER BY id")
     assert ("sites-consolidation", "readiness", "closed", "0005") in rows
     assert not [row for row in rows if row[1] in ("preflight", "cleanup")], "a phase that did not run"
-    entries = json.loads(on(legacy, "history", "--json").stdout)
+    entries = json.loads(on(legacy_0005, "history", "--json").stdout)
     assert {"verify", "upgrade"} == {entry["kind"] for entry in entries}
 
 
-def test_history_is_newest_first(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    assert on(legacy, "attest", "backup-taken", "--by", "dba", "--note", "s3://x").returncode == 0
-    assert on(legacy, "observe", "--set", "sqs_queue_depth=12", "--set", "sqs_dlq_depth=0").returncode == 0
-    kinds = [entry["kind"] for entry in json.loads(on(legacy, "history", "--json", "--limit", "2").stdout)]
+def test_history_is_newest_first(legacy_0005: Database) -> None:
+    assert on(legacy_0005, "attest", "backup-taken", "--by", "dba", "--note", "s3://x").returncode == 0
+    assert (
+        on(legacy_0005, "observe", "--set", "sqs_queue_depth=12", "--set", "sqs_dlq_depth=0").returncode == 0
+    )
+    kinds = [
+        entry["kind"] for entry in json.loads(on(legacy_0005, "history", "--json", "--limit", "2").stdout)
+    ]
     assert kinds == ["observation", "observation"]
-    signed = json.loads(on(legacy, "history", "--json", "--event", "sign-off").stdout)
+    signed = json.loads(on(legacy_0005, "history", "--json", "--event", "sign-off").stdout)
     assert [entry["what"].endswith("backup-taken: s3://x") for entry in signed] == [True]
 
 
@@ -247,11 +244,10 @@ def test_apply_migration_goes_to_the_last_revision_without_a_gate(database: Data
     assert Chain(database).revision() == "0005"
 
 
-def test_the_gate_command_opens_when_all_is_done(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    assert on(legacy, "gate", "readiness").returncode == 1
-    make_ready(legacy)
-    done = on(legacy, "gate", "sites-consolidation/readiness")
+def test_the_gate_command_opens_when_all_is_done(legacy_0005: Database) -> None:
+    assert on(legacy_0005, "gate", "readiness").returncode == 1
+    make_ready(legacy_0005)
+    done = on(legacy_0005, "gate", "sites-consolidation/readiness")
     assert done.returncode == 0, done.stdout
     assert "Open: sites-consolidation/readiness" in done.stdout
 
@@ -320,13 +316,12 @@ def test_a_full_disk_is_a_sentence_and_no_verdict() -> None:
         assert done.returncode == 3
 
 
-def test_status_shows_the_views(legacy: Database) -> None:
-    Chain(legacy).upgrade("0005")
-    legacy.run("UPDATE sites SET current_stage = 'ocr' WHERE subdomain < 'site010'")
-    views = json.loads(on(legacy, "status", "--json").stdout)
+def test_status_shows_the_views(legacy_0005: Database) -> None:
+    legacy_0005.run("UPDATE sites SET current_stage = 'ocr' WHERE subdomain < 'site010'")
+    views = json.loads(on(legacy_0005, "status", "--json").stdout)
     assert {"stages", "stuck", "failure-rates", "last-errors", "reconciliation"} <= set(views)
     assert not [view for view in views.values() if view["error"]]
-    assert "stages" in on(legacy, "status").stdout
+    assert "stages" in on(legacy_0005, "status").stdout
 
 
 def test_a_terminal_escape_in_a_row_is_not_obeyed(pg: Database, tmp_path: Path) -> None:

@@ -104,10 +104,9 @@ def test_the_variants_for_sqlite_come_along(installed: Installed) -> None:
     assert "shipped/runbooks/sites-consolidation.sqlite.md:" in said
 
 
-def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("0005")
+def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_expanded: Chain) -> None:
     said = installed.must(
-        "pipestate gate readiness --shipped --json", code=1, DATABASE_URL=pg_legacy.database.text
+        "pipestate gate readiness --shipped --json", code=1, DATABASE_URL=pg_expanded.database.text
     )
     assert "shipped/runbooks/sites-consolidation.md:" in said
 

@@ -1,11 +1,11 @@
 """A gate in a script that is pasted in parts: from any line on, after a lost connection, after a ROLLBACK.
 
-The long scripts of the shipped chain are cut at each statement, and what is pasted changes from cut to cut;
-PIPESTATE_TEST_EVERY_CUT=1 tries everything at each of them, as it is always done with the short script.
+The long scripts of the shipped chain are cut at some statements, and what is pasted changes from cut to cut;
+the long form tries everything at each of them, as it is always done with the short script.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from attacks.psql import feed, from_every_line, from_every_statement, without_psql_commands
 from attacks.worlds import STRANGER, Standing
 from bed import Postgres
+from long import LONG, times
 
 Pasted = Callable[[str, str], str]
 
@@ -53,7 +54,7 @@ def write_script(standing: Standing) -> str:
 
 def attempts(standing: Standing, script: str, ways: Mapping[str, Pasted], *, step: int) -> dict[str, str]:
     """Name what is pasted, and give it; of a long script, one way at every `step`-th cut."""
-    everything = standing.world is STRANGER or "PIPESTATE_TEST_EVERY_CUT" in os.environ
+    everything = standing.world is STRANGER or LONG
     found = {}
     for number, parts in enumerate(from_every_statement(without_psql_commands(script)), start=1):
         for place, (name, pasted) in enumerate(ways.items()):
@@ -67,12 +68,12 @@ def test_in_parts_a_closed_gate_drops_and_stamps_nothing(
     standing: Standing, script: str, rollback: str
 ) -> None:
     """psql goes on after errors; with ON_ERROR_ROLLBACK it even goes on in the same transaction."""
-    attacks = attempts(standing, script, PASTED, step=1 if rollback == "on" else 2)
+    attacks = attempts(standing, script, PASTED, step=7 if rollback == "on" else 11)
     assert standing.try_closed(attacks, "-v", f"ON_ERROR_ROLLBACK={rollback}") == {}
 
 
 def test_in_parts_an_open_gate_drops_and_stamps_or_does_neither(standing: Standing, script: str) -> None:
-    assert standing.try_opened(attempts(standing, script, UNCOMMITTED, step=4)) == {}
+    assert standing.try_opened(attempts(standing, script, UNCOMMITTED, step=17)) == {}
 
 
 def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Standing) -> None:
@@ -91,5 +92,6 @@ def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Sta
 def test_from_any_line_on_even_inside_a_statement_nothing_is_dropped(stranger: Standing) -> None:
     """Whoever begins inside of dollar quotes has turned them inside out: what was a text is now a command."""
     cut = from_every_line(without_psql_commands(write_script(stranger)))
-    attacks = {f"from line {len(first.splitlines()) + 1} on": second for first, second in cut}
+    tried = islice(cut, 0, None, times(5, long=1))
+    attacks = {f"from line {len(first.splitlines()) + 1} on": second for first, second in tried}
     assert stranger.try_closed(attacks, "-v", "ON_ERROR_ROLLBACK=on") == {}

@@ -13,6 +13,7 @@ NEW_TABLES = (
     "pipestate.object",
     "pipestate.run",
     "pipestate.result",
+    "pipestate.backfill_progress",
     "pipestate.attestation",
     "pipestate.observation",
     "pipeline_reconciliation",
@@ -89,7 +90,7 @@ def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(legacy_chain
     before = tables(legacy_chain.database)
     legacy_chain.contract()
     legacy_chain.downgrade("base")
-    ledger = {f"pipestate.{name}" for name in ("object", "run", "result", "attestation", "observation")}
+    ledger = {name for name in NEW_TABLES if name.startswith("pipestate.")}
     assert tables(legacy_chain.database) == before | ledger | {"pipestate_alembic_version"}
     assert "owner_email" in columns(legacy_chain.database, "sites")
     assert "ocr_total" not in columns(legacy_chain.database, "sites")

@@ -11,15 +11,14 @@ from pipestate.gate import GateClosed
 from pipestate.gate import online as gate
 
 
-def test_a_recent_write_to_site_progress_keeps_the_gate_closed(legacy_chain: Chain) -> None:
-    legacy_chain.upgrade("0005")
-    legacy_chain.database.run(
+def test_a_recent_write_to_site_progress_keeps_the_gate_closed(expanded: Chain) -> None:
+    expanded.database.run(
         "UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'"
     )
     with pytest.raises(GateClosed, match=r"recent-site-progress-writes: 2 rows, first: fault"):
-        legacy_chain.contract()
-    assert legacy_chain.revision() == "0005"
-    assert legacy_chain.database.value("SELECT count(*) FROM site_progress") == 257
+        expanded.contract()
+    assert expanded.revision() == "0005"
+    assert expanded.database.value("SELECT count(*) FROM site_progress") == 257
 
 
 def test_a_closed_gate_keeps_the_expansion(legacy_chain: Chain) -> None:
@@ -44,12 +43,11 @@ def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(legacy_cha
     assert legacy_chain.revision() == "0006"
 
 
-def test_force_goes_through_and_is_written_down(legacy_chain: Chain) -> None:
-    legacy_chain.upgrade("0005")
-    legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
-    legacy_chain.upgrade("head", "force=incident 42")
-    assert legacy_chain.revision() == "0007"
-    ledger = legacy_chain.database.rows(
+def test_force_goes_through_and_is_written_down(expanded: Chain) -> None:
+    expanded.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
+    expanded.upgrade("head", "force=incident 42")
+    assert expanded.revision() == "0007"
+    ledger = expanded.database.rows(
         "SELECT DISTINCT event, reason, revision, gate FROM pipestate.run ORDER BY revision"
     )
     assert ("force", "incident 42", "0006", "closed") in ledger
@@ -66,16 +64,15 @@ def test_an_unknown_option_is_refused(legacy_chain: Chain) -> None:
         legacy_chain.upgrade("head", "nave-timezone=UTC")
 
 
-def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("0005")
-    before = dump(pg_legacy.database)
-    pg_legacy.contract("0006")
-    pg_legacy.database.run(
+def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_expanded: Chain) -> None:
+    before = dump(pg_expanded.database)
+    pg_expanded.contract("0006")
+    pg_expanded.database.run(
         "CREATE TABLE site_progress (subdomain text CONSTRAINT site_progress_pkey PRIMARY KEY)",
         "DROP TABLE site_progress",
     )
-    pg_legacy.downgrade("0005")
-    after = dump(pg_legacy.database)
+    pg_expanded.downgrade("0005")
+    after = dump(pg_expanded.database)
     assert without_archive(after) == without_archive(before)
 
 
@@ -109,14 +106,13 @@ def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: C
     ]
 
 
-def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_legacy: Chain) -> None:
-    pg_legacy.contract()
-    pg_legacy.database.run("CREATE TABLE site_progress (subdomain text)")
+def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_contracted: Chain) -> None:
+    pg_contracted.database.run("CREATE TABLE site_progress (subdomain text)")
     with pytest.raises(MigrationError, match="site_progress exists again"):
-        pg_legacy.downgrade("-2")
-    pg_legacy.database.run("DROP TABLE site_progress")
-    pg_legacy.downgrade("0005")
-    assert pg_legacy.database.value("SELECT count(*) FROM site_progress") == 257
+        pg_contracted.downgrade("-2")
+    pg_contracted.database.run("DROP TABLE site_progress")
+    pg_contracted.downgrade("0005")
+    assert pg_contracted.database.value("SELECT count(*) FROM site_progress") == 257
 
 
 @pytest.mark.parametrize(
@@ -183,43 +179,40 @@ def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
         assert progress[0][2:4] == (1, 1)
 
 
-def test_a_clock_that_is_ahead_makes_no_change(legacy_chain: Chain) -> None:
+def test_a_clock_that_is_ahead_makes_no_change(expanded: Chain) -> None:
     """Its time is later than the contract, but nobody has touched it."""
-    database = legacy_chain.database
-    legacy_chain.upgrade("0005")
+    database = expanded.database
     ahead = "9999-12-31 00:00:00" if database.is_sqlite else "infinity"
     database.run(
         f"UPDATE sites SET status = 'weird', current_stage = 'completed', updated_at = '{ahead}' "
         "WHERE subdomain = 'site008.example.gov'"
     )
     before = everything_legacy(database)
-    legacy_chain.contract()
-    legacy_chain.downgrade("-2")
+    expanded.contract()
+    expanded.downgrade("-2")
     assert everything_legacy(database) == before
 
 
-def test_a_clock_that_is_behind_hides_no_change(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
-    legacy_chain.contract()
+def test_a_clock_that_is_behind_hides_no_change(contracted: Chain) -> None:
+    database = contracted.database
     database.run(
         "UPDATE sites SET current_stage = 'ocr', updated_at = '2020-01-01 00:00:00' "
         "WHERE subdomain = 'site008.example.gov'"
     )
-    legacy_chain.downgrade("-2")
+    contracted.downgrade("-2")
     query = "SELECT {} FROM {} WHERE subdomain = 'site008.example.gov'"
     assert database.value(query.format("status", "sites")) == "needs_ocr"
     assert database.value(query.format("current_stage", "site_progress")) == "ocr"
 
 
-def test_a_site_that_is_new_since_gets_derived_legacy_values(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
-    legacy_chain.contract()
+def test_a_site_that_is_new_since_gets_derived_legacy_values(contracted: Chain) -> None:
+    database = contracted.database
     database.run(
         "INSERT INTO sites (subdomain, current_stage, ocr_total, updated_at) "
         "VALUES ('new.gov', 'ocr', 5, CURRENT_TIMESTAMP)",
         "INSERT INTO sites (subdomain) VALUES ('idle.gov')",
     )
-    legacy_chain.downgrade("-2")
+    contracted.downgrade("-2")
     legacy = "SELECT status, extraction_status FROM sites WHERE subdomain = '{}'"
     assert database.rows(legacy.format("new.gov")) == [("needs_ocr", "pending")]
     assert database.rows(legacy.format("idle.gov")) == [(None, "pending")]
@@ -266,23 +259,22 @@ def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legac
     assert database.rows(hanging) == before
 
 
-def test_a_downgrade_after_a_purge_is_refused_without_force(legacy_chain: Chain) -> None:
-    legacy_chain.contract()
+def test_a_downgrade_after_a_purge_is_refused_without_force(contracted: Chain) -> None:
     archive = (
         "pipestate_archive_sites_columns_0007"
-        if legacy_chain.database.is_sqlite
+        if contracted.database.is_sqlite
         else "pipestate_archive.sites_columns_0007"
     )
-    legacy_chain.database.run(f"DROP TABLE {archive}")
+    contracted.database.run(f"DROP TABLE {archive}")
     with pytest.raises(MigrationError, match=r"archive of the columns status, .* of sites is gone"):
-        legacy_chain.downgrade("-1")
-    assert legacy_chain.revision() == "0007"
-    legacy_chain.downgrade("-1", "force=we need the columns")
-    assert legacy_chain.revision() == "0006"
+        contracted.downgrade("-1")
+    assert contracted.revision() == "0007"
+    contracted.downgrade("-1", "force=we need the columns")
+    assert contracted.revision() == "0006"
     unknown = "SELECT count(*) FROM sites WHERE status IS NULL AND current_stage IS NULL"
-    assert legacy_chain.database.value(unknown) == 258
+    assert contracted.database.value(unknown) == 258
     forced = "SELECT reason, revision FROM pipestate.run WHERE event = 'force'"
-    assert legacy_chain.database.rows(forced) == [
+    assert contracted.database.rows(forced) == [
         (
             "downgrade without the archive of the columns status, extraction_status, last_updated, last_deployed, "
             "last_extracted of sites: we need the columns",
@@ -355,11 +347,10 @@ def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made
     database.run("REVOKE ALL ON sites FROM pipestate_app")
 
 
-def test_the_trigger_is_gone_with_the_columns(pg_legacy: Chain) -> None:
-    pg_legacy.contract()
-    assert pg_legacy.database.rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
+def test_the_trigger_is_gone_with_the_columns(pg_contracted: Chain) -> None:
+    assert pg_contracted.database.rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
     left = "SELECT proname FROM pg_proc WHERE pronamespace = 'pipestate_archive'::regnamespace"
-    assert pg_legacy.database.rows(left) == []
+    assert pg_contracted.database.rows(left) == []
 
 
 def test_sqlite_foreign_keys_are_on_after_a_migration_on_a_lent_connection(sqlite_database: Database) -> None:

@@ -10,8 +10,9 @@ import pytest
 from alembics import Chain
 from bed import Database, Postgres
 from legacy import everything_legacy, fill_legacy
+from long import times
 
-INSTANTS = 30
+INSTANTS = times(9, long=30)
 FORCE = ("force=a drill has no week to wait",)
 
 
@@ -72,7 +73,7 @@ def test_a_killed_migration_is_finished_by_a_rerun(
     direction: str,
     part: int,
 ) -> None:
-    """30 instants of each direction, ten a test so that they spread over the workers."""
+    """Many instants of each direction, in three tests so that they spread over the workers."""
     before, durations = full_runs
     chooser = random.Random(f"{direction}{part}")
     for _ in range(INSTANTS // 3):

@@ -1,9 +1,9 @@
 """Locks: short requests, patience, a name for who is in the way, one migration at a time."""
 
 import subprocess
-import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from alembics import ROOT, Chain
+from alembics import Chain
 from bed import Database
 from pipestate.ddl import MigrationError, lock_tables
 
@@ -92,37 +92,23 @@ def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
         assert holder.exec_driver_sql(held).scalar() == 0
 
 
+def upgrade_at_once(chain: Chain, number: int) -> "list[subprocess.CompletedProcess[str]]":
+    """Run `alembic upgrade head` in that many processes, all of them at the same time."""
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(lambda _: chain.cli("upgrade", "head"), range(number)))
+
+
 def test_twelve_upgrades_at_once_all_exit_zero(pg_chain: Chain) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "alembic", "-x", f"url={pg_chain.database.text}", "upgrade", "head"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(12)
-    ]
-    ends = [(process.communicate(timeout=120), process.returncode) for process in processes]
-    assert [code for _, code in ends] == [0] * 12, ends
-    worked = [err for (_, err), _ in ends if "Running upgrade" in err]
+    ends = upgrade_at_once(pg_chain, 12)
+    assert [end.returncode for end in ends] == [0] * 12, ends
+    worked = [end for end in ends if "Running upgrade" in end.stderr]
     assert len(worked) == 1, "more than one of them did something"
     assert pg_chain.revision() == "0007"
 
 
 def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "alembic", "-x", f"url={sqlite_database.text}", "upgrade", "head"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(6)
-    ]
-    ends = [(process.communicate(timeout=120), process.returncode) for process in processes]
-    assert [code for _, code in ends] == [0] * 6, ends
+    ends = upgrade_at_once(Chain(sqlite_database), 6)
+    assert [end.returncode for end in ends] == [0] * 6, ends
     assert Chain(sqlite_database).revision() == "0007"
 
 

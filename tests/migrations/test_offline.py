@@ -85,20 +85,19 @@ def test_a_script_for_another_revision_does_nothing(pg_legacy: Chain, stop: str)
 
 
 @pytest.mark.parametrize("stop", ["on", "off"])
-def test_a_closed_gate_leaves_the_table_standing(pg_legacy: Chain, stop: str) -> None:
+def test_a_closed_gate_leaves_the_table_standing(pg_expanded: Chain, stop: str) -> None:
     """The guard that the original guide gave to `psql <` raised, and the DROP ran all the same."""
-    pg_legacy.upgrade("0005")
-    make_ready(pg_legacy.database)
-    pg_legacy.database.run("UPDATE site_progress SET updated_at = now()")
-    before = dump(pg_legacy.database)
-    script = pg_legacy.script("upgrade", "0005:0007").replace("ON_ERROR_STOP on", f"ON_ERROR_STOP {stop}")
-    done = psql(pg_legacy.database, script)
+    make_ready(pg_expanded.database)
+    pg_expanded.database.run("UPDATE site_progress SET updated_at = now()")
+    before = dump(pg_expanded.database)
+    script = pg_expanded.script("upgrade", "0005:0007").replace("ON_ERROR_STOP on", f"ON_ERROR_STOP {stop}")
+    done = psql(pg_expanded.database, script)
     assert "the gate sites-consolidation/readiness is closed" in done.stderr
     assert "recent-site-progress-writes: observed" in done.stderr
     assert '"fault": "updated within 24 hours"' in done.stderr
-    assert pg_legacy.revision() == "0005"
-    assert pg_legacy.database.value("SELECT count(*) FROM site_progress") == 257
-    assert dump(pg_legacy.database) == before
+    assert pg_expanded.revision() == "0005"
+    assert pg_expanded.database.value("SELECT count(*) FROM site_progress") == 257
+    assert dump(pg_expanded.database) == before
 
 
 @pytest.mark.parametrize("stop", ["on", "off"])

@@ -14,11 +14,12 @@ from pipestate.errors import Unreachable
 LOCK_PATIENCE_S = 30.0
 LAG_PATIENCE_S = 600.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
+QUIET_S = 60.0  # so long nothing is said of replicas again
 GOES_ON = "what is done stays done, and the same command goes on"
 
 
 class Hold:
-    """Waits with patience that ends, and says once for what."""
+    """Waits with patience that ends, and says for what."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Hold:
         self.max_lag_s, self.on_wait = max_lag_s, on_wait
         self.locked_since: float | None = None
         self.pause_s = FIRST_PAUSE_S
+        self.quiet_until = 0.0
 
     def for_locks(self, error: DBAPIError) -> None:
         """Pause before a batch is tried again, longer each time; give up when patience ends."""
@@ -59,13 +61,12 @@ class Hold:
         if self.max_lag_s is None:
             return
         since = time.monotonic()
-        said = False
         while (behind := self.engine.lag(self.connection)) > self.max_lag_s:
-            if not said:
+            if time.monotonic() > self.quiet_until:
+                self.quiet_until = time.monotonic() + QUIET_S
                 self.on_wait(
                     f"a replica is {behind:.1f} s behind: waiting until it is at most {self.max_lag_s:g} s"
                 )
-                said = True
             if time.monotonic() - since > LAG_PATIENCE_S:
                 raise Unreachable(
                     f"a replica has been more than {self.max_lag_s:g} s behind for {LAG_PATIENCE_S / 60:.0f} minutes: "

@@ -2,15 +2,14 @@
 
 1. Look: the ledger, the table, an index on the key, an UPDATE that the server understands. Nothing is written.
 2. Take the lock: one run of a backfill at a time.
-3. Go on where the last run stopped; else write a new row into the ledger, unless no row is left to update.
+3. Go on where the last run stopped; else begin anew, unless no row is left to update.
 4. Walk along the key, a transaction a batch: find the range, update it, keep in the ledger how far it is, commit.
    The first batch that updates rows also proves that they do not match any more.
 5. Look once more: what writers have put behind the walk is walked once more; the run is finished when none is left.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -22,8 +21,9 @@ from pipestate.backfill.failure import BackfillFailed, is_locked, reason
 from pipestate.backfill.find import Found
 from pipestate.backfill.hold import Hold
 from pipestate.backfill.pace import fixed_or_adapted
+from pipestate.backfill.session import PAUSE_S, transaction, turn
 from pipestate.backfill.source import Key, Range
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.errors import ConfigError
 from pipestate.interrupt import telling
 from pipestate.ledger import backfills as ledger
 from pipestate.ledger.backfills import Progress, Work
@@ -35,7 +35,6 @@ from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import with_range
 
 AS_WRITTEN = {"no_parameters": True}
-PAUSE_S = 0.05  # for those who waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +71,37 @@ def run(connection: Connection, found: Found, how: How, *, revision: str | None 
     require_ledger(connection)
     with transaction(connection, engine.begin_look):
         key = look.look_at(connection, found.backfill)
-    if not engine.take_turn(connection, found.address):
-        raise Unreachable(
-            f"another run of {found.address} is at work on this database: let it end, or stop it"
-        )
-    try:
-        one = Run(connection, engine, found.backfill, found.work, key, how)
+    with turn(connection, engine, found.address):
+        one = Run(connection, engine, found.backfill, found.work, key, how, revision)
         with telling(one.told):
-            return one.to_its_end(revision)
-    finally:
-        _give_turn(connection, engine, found.address)
+            return one.to_its_end()
 
 
 class Run:
     """One run: where it is, and the steps that it takes."""
 
     def __init__(
-        self, connection: Connection, engine: Engine, backfill: Backfill, work: Work, key: Key, how: How
+        self,
+        connection: Connection,
+        engine: Engine,
+        backfill: Backfill,
+        work: Work,
+        key: Key,
+        how: How,
+        revision: str | None,
     ) -> None:
-        self.connection, self.engine = connection, engine
+        self.connection, self.engine, self.revision = connection, engine, revision
         self.backfill, self.work, self.key, self.how = backfill, work, key, how
         self.hold = Hold(connection, engine, key, how.max_lag_s, how.on_wait)
         self.pace = fixed_or_adapted(how.batch_size)
-        self.progress = Progress(0)
+        self.progress = Progress()
         self.is_proven = False
         self.updated = self.batches = 0
 
-    def to_its_end(self, revision: str | None) -> Outcome:
+    def to_its_end(self) -> Outcome:
         """Walk from where the last run stopped, look, walk once more where that helps, and look again."""
         began = time.monotonic()
-        resumed = self._begin(revision)
+        resumed = self._find_start()
         if self.progress.finished:
             return self._outcome(began, None)
         self._walk()
@@ -110,7 +110,7 @@ class Run:
             self.progress = replace(self.progress, last_key=None)
             self._walk()
             left = self._left()
-        self.progress = ledger.end_walk(self.connection, self.work, self.progress, left=left)
+        self._end(left)
         return self._outcome(began, resumed)
 
     def told(self) -> str:
@@ -119,24 +119,33 @@ class Run:
         at = f", up to {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
         return f"{done}{at}; the same command goes on there"
 
-    def _begin(self, revision: str | None) -> str | None:
-        """Take up an unfinished run, or begin one; return the key behind which it goes on."""
+    def _find_start(self) -> str | None:
+        """Take up an unfinished run, or see that there is something to do; return the key behind which it goes on."""
         latest = ledger.latest_run(self.connection, self.work)
-        self.is_proven = latest is not None and latest.batches > 0
+        self.is_proven = latest is not None and latest.rows_updated > 0
         if latest is not None and latest.is_resumable:
             self.progress = latest
             return latest.last_key
         with transaction(self.connection, self.engine.begin_look):
             any_left = look.any_left(self.connection, self.backfill)
-            expected = look.rows_in(self.connection, self.key)
-        if any_left:
-            self.progress = ledger.begin_run(self.connection, self.work, expected=expected, revision=revision)
-        elif latest is not None and latest.finished:
+            self.progress = Progress(rows_expected=look.rows_in(self.connection, self.key))
+        if not any_left and latest is not None and latest.finished:
             self.progress = latest
-        else:
-            begun = ledger.begin_run(self.connection, self.work, expected=0, revision=revision)
-            self.progress = ledger.end_walk(self.connection, self.work, begun, left=0)
+        elif not any_left:
+            self._end(0)
         return None
+
+    def _end(self, left: int) -> None:
+        """Write down how many rows are left; where there was no batch at all, with a row of its own."""
+        with transaction(self.connection, self.engine.begin_end):
+            self.progress = ledger.end_walk(self.connection, self.work, self._begun(), left=left)
+
+    def _begun(self) -> Progress:
+        """Return how far the run is; before its first batch is committed, the ledger has no row of it."""
+        if self.progress.id is not None:
+            return self.progress
+        expected = self.progress.rows_expected
+        return ledger.begin_run(self.connection, self.work, expected=expected, revision=self.revision)
 
     def _left(self) -> int:
         with transaction(self.connection, self.engine.begin_look):
@@ -189,8 +198,9 @@ class Run:
         updated = self.connection.exec_driver_sql(statement, execution_options=AS_WRITTEN).rowcount
         if updated and not self.is_proven:
             self._refuse_endless(first, last, updated)
-        now = self.progress.after(ahead.first, ahead.last, seen=ahead.rows, updated=updated)
-        ledger.keep_batch(self.connection, self.work, self.progress, now)
+        before = self._begun()
+        now = before.after(ahead.first, ahead.last, seen=ahead.rows, updated=updated)
+        ledger.keep_batch(self.connection, self.work, before, now)
         return now, self.engine.waited_for(self.connection)
 
     def _refuse_endless(self, first: str, last: str, updated: int) -> None:
@@ -220,25 +230,3 @@ class Run:
             time.monotonic() - began,
             resumed,
         )
-
-
-@contextmanager
-def transaction(connection: Connection, begin: Callable[[Connection], None]) -> Iterator[None]:
-    """Begin and end a transaction by hand, for the connection commits every statement by itself."""
-    begin(connection)
-    try:
-        yield
-    except BaseException:
-        if not connection.invalidated:
-            connection.exec_driver_sql("ROLLBACK")
-        raise
-    connection.exec_driver_sql("COMMIT")
-
-
-def _give_turn(connection: Connection, engine: Engine, address: str) -> None:
-    """Give the lock back; a connection that is gone has given it back already."""
-    try:
-        if not connection.invalidated:
-            engine.give_turn(connection, address)
-    except DBAPIError:
-        pass

@@ -84,8 +84,18 @@ def begin(connection: Connection) -> None:
 
 
 def begin_look(connection: Connection) -> None:
-    """Begin a transaction that only reads, and that sees what a policy would hide."""
-    db.send(connection, "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", "SET LOCAL row_security = off")
+    """Begin a transaction that only reads, that fails where a policy would hide rows, and may read a whole table."""
+    db.send(
+        connection,
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+        "SET LOCAL row_security = off",
+        "SET LOCAL statement_timeout = 0",
+    )
+
+
+def begin_end(connection: Connection) -> None:
+    """Begin the transaction at the end of a run, which waits for the disk, and with it for all batches."""
+    connection.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
 
 def take_turn(connection: Connection, address: str) -> bool:

@@ -14,11 +14,16 @@ AS_WRITTEN = {"no_parameters": True}
 
 
 def begin(connection: Connection) -> None:
+    """Begin a transaction that writes."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def begin_look(connection: Connection) -> None:
+    """Begin a transaction that reads."""
     connection.exec_driver_sql("BEGIN")
+
+
+begin_end = begin
 
 
 def take_turn(connection: Connection, address: str) -> bool:
@@ -85,7 +90,7 @@ def understand(connection: Connection, update: str) -> None:
 
 def estimate(connection: Connection, query: str) -> int:
     """Count, for SQLite has no estimate."""
-    return int(_row(connection, f"SELECT count(*) FROM ({query})")[0])
+    return int(_row(connection, f"SELECT count(*) FROM (\n{query}\n)")[0])
 
 
 def waited_for(connection: Connection) -> bool:

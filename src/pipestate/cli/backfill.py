@@ -34,7 +34,7 @@ def backfill(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[[RUNBOOK/]ID]",
+            metavar="[RUNBOOK/]ID",
             help="The backfill, as the page names it.",
             show_default=False,
             autocompletion=complete.backfill,

@@ -5,8 +5,10 @@ options join the command's own, so that `--help` shows them and Typer reads them
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import typer
 
 from pipestate.cli.output import say
 from pipestate.errors import ConfigError, OtherChain, PipestateError
@@ -22,9 +24,9 @@ def with_bare_form(own: Callable[..., Any]) -> Callable[..., Any]:
     ours, theirs = (inspect.signature(each).parameters for each in (own, bare))
     added = {name: parameter for name, parameter in theirs.items() if name not in ours}
 
-    def command(**given: Any) -> Any:
+    def command(context: typer.Context, **given: Any) -> Any:
         if given[NAME] is not None:
-            _refuse_added(added, given)
+            _refuse_added(context, added, given[NAME])
             return own(**{name: given[name] for name in ours})
         try:
             return bare(**{name: given[name] for name in theirs})
@@ -35,7 +37,8 @@ def with_bare_form(own: Callable[..., Any]) -> Callable[..., Any]:
     command.__doc__ = (
         f"{inspect.cleandoc(own.__doc__ or '')}\n\nWithout a name: {inspect.cleandoc(bare.__doc__ or '')}"
     )
-    parameters = [*ours.values(), *added.values()]
+    where = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [where, *ours.values(), *added.values()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
@@ -56,10 +59,11 @@ def _offered(command: str) -> Callable[..., Any] | None:
     return made
 
 
-def _refuse_added(added: dict[str, inspect.Parameter], given: dict[str, Any]) -> None:
-    """Refuse options of the bare form beside a name: they would do nothing."""
-    for name, parameter in added.items():
-        if given[name] != parameter.default:
+def _refuse_added(context: typer.Context, added: Iterable[str], name: str) -> None:
+    """Refuse options of the bare form that were typed beside a name: they would do nothing."""
+    for option in added:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
             raise ConfigError(
-                f"--{name.replace('_', '-')} goes with the bare form, without {given[NAME]}: take it out"
+                f"--{option.replace('_', '-')} goes with the bare form, without {name}: take it out"
             )

@@ -48,13 +48,16 @@ def guard(context: Any) -> None:
 
 
 def watch(environment: EnvironmentContext, migration: MigrationContext) -> None:
-    """Keep the promises of the pages and record what is applied; a second call changes nothing."""
-    if migration.opts.get(_WATCHED):
+    """Keep the promises of the pages and record what is applied; a second call changes nothing.
+
+    A command that only looks reads no page.
+    """
+    if migration.opts.get(_WATCHED) or not changes_something(environment):
         return
     migration.opts[_WATCHED] = True
     promises = read_promises(migration)
     wrap_steps(migration, before=_require_asked(promises), after=_require_marked(promises))
-    if not migration.as_sql and changes_something(environment):
+    if not migration.as_sql:
         migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, _record)
 
 

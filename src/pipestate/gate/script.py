@@ -169,6 +169,9 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
     if not always:  # rows that came after the first look were never judged
         applies += " AND NOT (look ->> 'before')::boolean"
     values = sql.literals((check.id, check.require.text, asked.source))
+    observed = "coalesce(seen::text, n || ' rows')"
+    if check.require.counts_rows:
+        observed = "n || ' rows' || coalesce(', the first ' || seen::text, '')"
     sql.do(
         f"""  IF look ->> 'of' IS DISTINCT FROM {sql.literal(_tag(question, number))} THEN
     {sql.refusal(BROKEN_OFF)}
@@ -181,7 +184,7 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
   EXCEPTION
     WHEN SQLSTATE '{END_OF_READING}' THEN
       outcome := CASE WHEN {" AND ".join(holds)} THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', {values}, left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', {values}, left({observed}, 300));
     WHEN query_canceled THEN
       said := format('cancelled, or took longer than {DEFAULT_TIMEOUT_S:g} s (%3$s)', {values});
     WHEN OTHERS THEN

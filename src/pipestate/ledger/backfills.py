@@ -31,9 +31,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is, as its row says. `rows_left` is None until all ranges were walked."""
+    """How far a run is, as its row says; without an `id` it has none yet. `rows_left` is None until the walk's end."""
 
-    id: int
+    id: int | None = None
     first_key: str | None = None
     last_key: str | None = None
     rows_seen: int = 0

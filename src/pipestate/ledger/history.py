@@ -1,4 +1,4 @@
-"""What happened, newest first: runs, sign-offs, observations, and what other packages add."""
+"""What happened, newest first: runs, sign-offs, observations, backfills, and what other packages add."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipestate.ledger.record import Event
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import Ledger, ledger_on
 
-SIGN_OFF, OBSERVATION = "sign-off", "observation"
+SIGN_OFF, OBSERVATION, BACKFILL = "sign-off", "observation", "backfill"
 # PostgreSQL knows times that Python does not, and the server's clock gives none of them.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -144,6 +144,25 @@ def _observations(connection: Connection, wanted: Wanted) -> list[Entry]:
     ]
 
 
+def _backfills(connection: Connection, wanted: Wanted) -> list[Entry]:
+    """Read runs of backfills, at the time of their last batch."""
+    run = _ledger(connection).backfill_progress
+    query = wanted.newest(run, run.c.updated_at)
+    if wanted.runbook is not None:
+        query = query.where(run.c.runbook == wanted.runbook)
+    return [
+        Entry(in_utc(row.updated_at), row.id, BACKFILL, row.actor, _what_was_filled(row), row.revision)
+        for row in connection.execute(query)
+    ]
+
+
+def _what_was_filled(row: Any) -> str:
+    state = "finished" if row.finished_at else f"up to {row.key_column} {row.last_key}"
+    if row.rows_left:
+        state = f"{row.rows_left:,} left"
+    return f"{row.runbook}/{row.name} {state}: {row.rows_updated:,} rows of {row.table_name}"
+
+
 def _ledger(connection: Connection) -> Ledger:
     return ledger_on(connection.dialect.name)
 
@@ -152,4 +171,5 @@ SOURCES = (
     Source(tuple(Event), _runs),
     Source((SIGN_OFF,), _signoffs),
     Source((OBSERVATION,), _observations),
+    Source((BACKFILL,), _backfills),
 )

@@ -36,7 +36,7 @@ def outcome_as_lines(done: Outcome) -> Iterator[str]:
     rate = done.rows_updated / done.seconds if done.seconds else 0.0
     yield (
         f"{done.address}: {many(done.rows_updated, 'row')} of {done.table} updated in {_batches(done.batches)}, "
-        f"{done.seconds:.1f} s ({rate:,.0f} rows/s)"
+        f"{done.seconds:.1f} s ({rate:,.0f} rows/s)" + ("" if done.rows_left else "; none is left")
     )
     if done.rows_left:
         still = "matches" if done.rows_left == 1 else "match"

@@ -151,7 +151,7 @@ def key_of(backfill: Backfill, update: Update | None = None) -> str:
     """Write the key with what it must be called by in the statement: an alias, or the table's name."""
     update = update or take_apart(backfill.sql, backfill.dialect)
     assert update is not None, "lint has seen it"
-    words = [token for token in update.seen[1 : update.set_] if token.keyword not in ("ONLY", "AS")]
+    words = [token for token in update.seen[1 : update.set_] if token.identifier]
     return f"{words[-1].text}.{backfill.key}"
 
 
@@ -199,11 +199,14 @@ def _name(token: Token) -> str:
 
 
 def _depths(seen: Sequence[Token]) -> Iterator[int]:
-    depth = 0
+    """Count, for each token, the parentheses and the CASEs that it stands in."""
+    depth, before = 0, ""
     for token in seen:
-        depth -= token.text == ")"
+        keyword = token.keyword if before != "." else ""
+        depth -= token.text == ")" or keyword == "END"
         yield depth
-        depth += token.text == "("
+        depth += token.text == "(" or keyword == "CASE"
+        before = token.text
 
 
 def _bound(seen: Sequence[Token], variable: Variable) -> Bound | None:

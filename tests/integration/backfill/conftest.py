@@ -1,18 +1,23 @@
-"""Tables to be filled."""
+"""Tables to be filled, in databases that have a ledger."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from backfilled import Orders
-from bed import Database
+from backfilled import Orders, install_in
+from bed import Postgres, Sqlite
 
 
 @pytest.fixture
-def orders(database: Database, tmp_path: Path) -> Orders:
-    return Orders(database, tmp_path)
+def orders(bed: Postgres | Sqlite, tmp_path: Path) -> Iterator[Orders]:
+    database = bed.copy_of("ledger", install_in)
+    yield Orders(database, tmp_path)
+    bed.drop(database)
 
 
 @pytest.fixture
-def pg_orders(pg: Database, tmp_path: Path) -> Orders:
-    return Orders(pg, tmp_path)
+def pg_orders(postgres: Postgres, tmp_path: Path) -> Iterator[Orders]:
+    database = postgres.copy_of("ledger", install_in)
+    yield Orders(database, tmp_path)
+    postgres.drop(database)

@@ -2,14 +2,13 @@
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
 from backfilled import Orders, by_itself, find
 from bed import Database
-from pipestate.backfill import hold, postgresql
+from pipestate.backfill import hold, postgresql, session
 from pipestate.backfill.failure import BackfillFailed
 from pipestate.backfill.loop import How, run
 from pipestate.errors import ConfigError, Unreachable
@@ -104,7 +103,8 @@ def test_a_partitioned_table(pg_orders: Orders) -> None:
     assert pg_orders.times() == {1: 50}
 
 
-def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders) -> None:
+def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "TURN_PATIENCE_S", 0.1)
     pg_orders.make(5)
     with by_itself(pg_orders.database) as other:
         assert postgresql.take_turn(other, "orders/state")
@@ -176,11 +176,11 @@ def test_without_replicas_nothing_is_behind(pg_orders: Orders) -> None:
     assert pg_orders.run(max_lag_s=0.5).rows_updated == 5
 
 
-def test_rows_that_a_policy_hides_are_an_error(pg: Database, tmp_path: Path) -> None:
+def test_rows_that_a_policy_hides_are_an_error(pg_orders: Orders) -> None:
     """They would be left, and nobody would know."""
+    pg, tmp_path = pg_orders.database, pg_orders.directory
     role = f"clerk_{pg.url.database}"
-    orders = Orders(pg, tmp_path)
-    orders.make(5)
+    pg_orders.make(5)
     pg.run(
         f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
         f"GRANT SELECT, UPDATE ON orders TO {role}",

@@ -75,6 +75,7 @@ def test_an_update_whose_rows_match_again_is_refused_and_nothing_is_changed(orde
     ):
         orders.run(endless, size=10)
     assert orders.times() == {0: 25}
+    assert orders.database.value("SELECT count(*) FROM pipestate.backfill_progress") == 0
 
 
 def test_rows_that_the_update_does_not_change_are_left_and_said(orders: Orders) -> None:
@@ -147,7 +148,7 @@ def test_rows_without_a_key_are_refused_where_they_would_be_left(orders: Orders)
 
 
 def test_without_a_ledger_it_says_how_to_get_one(database: Database, tmp_path: Path) -> None:
-    orders = Orders(database, tmp_path, ledger=False)
+    orders = Orders(database, tmp_path)
     orders.make(3)
     with pytest.raises(ConfigError, match="this database has no ledger: run `pipestate ledger install`"):
         orders.run()

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from long import times
 from pipestate.errors import ConfigError, RunbookError
 from pipestate.runbook.finding import Finding
 from pipestate.runbook.lint import findings, lint, load
@@ -161,12 +162,21 @@ WORDS = [
 ]
 
 
+def test_a_page_that_was_changed_is_read_anew(write: Callable[[str], Path]) -> None:
+    """What was examined is remembered by its text, not by its path."""
+    first = load(write(FRONT + GOOD))
+    assert load(write(FRONT + GOOD)) is first
+    assert load(write(FRONT + GOOD.replace("check: a", "check: b"))).phases[0].checks[0].id == "b"
+    with pytest.raises(RunbookError):
+        load(write(FRONT))
+
+
 RANDOM = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_size=40).map("".join)
 # What is likely to come further than the front matter.
 BEGUN = RANDOM.map(lambda text: f"---\nrunbook: s\nphases: {{a: , b: }}\n---\n## Phase: a\n\n{text}")
 
 
-@settings(deadline=None, max_examples=2000)
+@settings(deadline=None, max_examples=times(200, long=2000))
 @given(st.one_of(RANDOM, BEGUN), st.one_of(st.none(), RANDOM))
 def test_whatever_is_in_the_files_lint_answers_with_findings(text: str, variants: str | None) -> None:
     sizes = {"s.md": _lines(text), "s.sqlite.md": _lines(variants or "")}

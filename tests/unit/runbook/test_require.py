@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from long import times
 from pipestate.runbook.require import Comparison, RequirementError, Value, parse_requirement
 
 
@@ -120,7 +121,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=2000)
+@settings(deadline=None, max_examples=times(300, long=2000))
 @given(
     st.one_of(st.text(max_size=30), st.lists(WORDS, max_size=12).map("".join), st.lists(WORDS).map(" ".join))
 )

@@ -31,6 +31,7 @@ def backfill(sql: str, *, table: str = "orders", key: str = "id") -> Backfill:
         "UPDATE orders AS o SET (a, b) = (SELECT 1, 2 FROM x WHERE x.id BETWEEN :first AND :last) "
         "WHERE o.id BETWEEN :first AND :last AND (o.a IS NULL OR o.b IS NULL);",
         "UPDATE orders SET at = old::timestamptz, note = ':first' WHERE orders.id BETWEEN :first AND :last AND at IS NULL;",
+        "UPDATE orders SET n = CASE WHEN paid THEN 1 END WHERE CASE WHEN a OR b THEN n END = 0 AND id BETWEEN :first AND :last;",
         "update Orders set n = 1 where ORDERS.ID between :first and :last and n is null;",
     ],
 )
@@ -52,6 +53,10 @@ def test_one_update_over_a_range_of_its_key_is_right(sql: str, findings_in: Call
         ),
         (
             "UPDATE orders SET n = 1 FROM c WHERE c.id BETWEEN :first AND :last AND n IS NULL;",
+            "does not use the range",
+        ),
+        (
+            "UPDATE orders SET n = 1 WHERE CASE WHEN true AND id BETWEEN :first AND :last AND n = 0 THEN true END AND n = 0;",
             "does not use the range",
         ),
         ("UPDATE orders SET n = 1 WHERE (id BETWEEN :first AND :last) AND n = 0;", "does not use the range"),

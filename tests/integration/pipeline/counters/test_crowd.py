@@ -1,10 +1,5 @@
-"""Many processes finish jobs of the same sites at once, on real PostgreSQL.
+"""Many processes finish jobs of the same sites at once, on real PostgreSQL."""
 
-PIPESTATE_TEST_JOBS=100000 PIPESTATE_TEST_SITES=200 runs the long form.
-"""
-
-import multiprocessing
-import os
 import random
 from collections import Counter
 
@@ -12,11 +7,13 @@ from sqlalchemy import create_engine
 
 from alembics import Chain
 from bed import Database
+from long import times
 from pipestate.pipeline import finish_job, initialize_stage
+from programs import FORKS, start_server
 
 PROCESSES = 8
-SITES = int(os.environ.get("PIPESTATE_TEST_SITES", "20"))
-JOBS = int(os.environ.get("PIPESTATE_TEST_JOBS", "4000"))
+SITES = times(20, long=200)
+JOBS = times(2000, long=100_000)
 
 Job = tuple[str, str, str | None]
 
@@ -53,7 +50,8 @@ def run(database: Database, *, keyed: bool) -> Counter[str]:
             conn.exec_driver_sql(f"INSERT INTO sites (subdomain) VALUES ('site{number}')")
             initialize_stage(conn, f"site{number}", "ocr", JOBS // SITES)
     shares = [(url, jobs, keyed) for jobs in deliveries()]
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+    start_server()
+    with FORKS.Pool(PROCESSES) as pool:
         return Counter(site for claimed in pool.starmap(work, shares) for site in claimed)
 
 

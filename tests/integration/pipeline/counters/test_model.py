@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from alembics import Chain
 from bed import Database, Postgres, Sqlite
+from long import times
 from pipestate.errors import PipestateError
 from pipestate.pipeline import (
     STAGES,
@@ -160,7 +161,11 @@ def one_site(bed: Postgres | Sqlite) -> Iterator[Database]:
     bed.drop(database)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=times(30, long=200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(sequence=st.lists(operations, max_size=25))
 def test_whatever_the_sequence_counts_are_exact_and_a_stage_run_has_one_claim(
     one_site: Database, sequence: list[tuple[object, ...]]

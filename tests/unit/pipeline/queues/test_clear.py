@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from long import times
 from pipestate.pipeline.planning import Outcome
 from pipestate.pipeline.queues import clear, restore
 from pipestate.pipeline.queues.export_file import read_saved
@@ -94,7 +95,11 @@ def test_figures_tell_jobs_by_what_they_are() -> None:
 versions = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 5))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=80)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=times(40, long=200),
+)
 @given(versions, versions, versions)
 def test_whatever_others_do_meanwhile_each_result_is_what_happened(
     file: Path, at_first: dict[str, int], at_export: dict[str, int], at_deletion: dict[str, int]

@@ -1,13 +1,17 @@
 """The export file: what is written can be read, and what was changed since cannot."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bed import memory
+from long import times
 from pipestate.errors import ConfigError
 from pipestate.pipeline.queues.export_file import appending, as_line, read_saved
 from pipestate.pipeline.queues.port import Blocked, DamagedExport, Exported, Obstacle, Saved, State
@@ -15,7 +19,8 @@ from pipestate.pipeline.queues.port import Blocked, DamagedExport, Exported, Obs
 names = st.text(min_size=1)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(names, inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
 )
 blocked = st.builds(
     Blocked, names, st.builds(Obstacle, names, st.sampled_from(State), st.just("")), st.booleans()
@@ -25,8 +30,10 @@ contents = st.dictionaries(names.filter(lambda name: name not in OWN), json_valu
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kept.jsonl"
+def file() -> Iterator[Path]:
+    """In memory: each line is written through to the disk, which is what an export is for, not these tests."""
+    with TemporaryDirectory(dir=memory()) as directory:
+        yield Path(directory, "kept.jsonl")
 
 
 def make_exported(job_id: str = "1", **content: Any) -> Exported:
@@ -38,7 +45,11 @@ def write(file: Path, *jobs: Exported, format: str = "rq/1") -> None:
         append(b"".join(as_line(format, job) for job in jobs))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=times(60, long=500),
+)
 @given(st.lists(st.tuples(blocked, contents), min_size=1, max_size=5, unique_by=lambda each: each[0].id))
 def test_what_is_written_is_read(file: Path, jobs: list[tuple[Blocked, dict[str, Any]]]) -> None:
     file.unlink(missing_ok=True)
@@ -54,7 +65,11 @@ def test_the_last_line_of_a_job_counts(file: Path) -> None:
     assert [(saved.job.id, saved.content["n"]) for saved in read_saved(file, "rq/1")] == [("1", 3), ("2", 2)]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=times(60, long=500),
+)
 @given(st.data())
 def test_a_byte_that_changes_is_noticed(file: Path, data: st.DataObject) -> None:
     file.unlink(missing_ok=True)
