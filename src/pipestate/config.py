@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.errors import ConfigError
+from pipestate.safe import plain
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -128,9 +129,10 @@ def shown(url: "URL") -> str:
     >>> shown(parse_url("postgresql://app:secret@db/civic"))
     'postgresql://app:***@db/civic'
     """
-    plain = url.set(drivername=url.drivername.partition("+")[0])
-    secret = [name for name in plain.query if "password" in name.lower()]
-    return plain.difference_update_query(secret).render_as_string(hide_password=True)
+    bare = url.set(drivername=url.drivername.partition("+")[0])
+    secret = [name for name in bare.query if "password" in name.lower()]
+    # SQLAlchemy 2.0 leaves control characters in a name as they are.
+    return plain(bare.difference_update_query(secret).render_as_string(hide_password=True))
 
 
 def without_secrets(message: str, url: "URL") -> str:
