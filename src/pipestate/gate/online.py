@@ -54,6 +54,8 @@ MAY_NOT_COMMIT = (
     "revision {revision} prepares its change with work that commits, and {why}: configure env.py with "
     "transaction_per_migration=True and let Alembic begin the transaction"
 )
+# Of a Config's attributes: a callable that is told each revision's report, open or closed.
+TELL = "pipestate_tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +197,10 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
         round((time.perf_counter() - start) * 1000, 1),
         (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
     )
+    context = op.get_context()
+    if told := context.config and context.config.attributes.get(TELL):
+        told(question.revision, report)
     if found.gate is not Gate.OPEN and force_reason() is None:
-        context = op.get_context()
         raise GateClosed(report, calls_of(context.config), kept=what_is_kept(context))
     return report
 

@@ -1,0 +1,77 @@
+"""`pipestate rehearse`: the pending revisions on a clone, and what production will feel."""
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipestate.cli.options import AsJson, Perhaps, project_options
+from pipestate.cli.output import console, print_json, say
+from pipestate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipestate.rehearse.run import Job
+
+On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
+
+
+@project_options
+def rehearse(
+    production: Perhaps,
+    on: On,
+    to: Annotated[
+        str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")
+    ] = "heads",
+    max_stall: Annotated[
+        str | None,
+        typer.Option("--max-stall", metavar="TIME", help="Exit 1 above it: 500ms, 2s.", show_default=False),
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Run the pending revisions on a clone, and say which locks they take and who would wait.
+
+    Exit code 0: rehearsed, and with --max-stall within the limit; 1: over it, or a revision failed.
+
+    Example: pipestate rehearse --on postgresql://app@localhost/clone --max-stall 500ms
+    """
+    from pipestate.chain.target import find_targets
+    from pipestate.rehearse.run import rehearse
+    from pipestate.render.rehearse import rehearsal_as_data, rehearsal_as_lines
+
+    job, limit = job_of(production, on), milliseconds(max_stall)
+    found = rehearse(
+        job, find_targets(job.chain, to), limit, lambda said: say(f"pipestate: {said}", err=True)
+    )
+    if json_:
+        print_json(rehearsal_as_data(found))
+    else:
+        for line in rehearsal_as_lines(found, min(console().width, 100)):
+            say(line)
+    raise typer.Exit(found.exit_code)
+
+
+def job_of(production: Perhaps, on: str) -> "Job":
+    """Collect what a rehearsal needs; production is whatever the other commands would take, if there is one."""
+    from pipestate.chain.read import read_chain
+    from pipestate.chain.version_table import locator
+    from pipestate.config import parse_url
+    from pipestate.rehearse.run import Job
+
+    project = production.project
+    chain = read_chain(project)
+    clone = parse_url(on, source="--on")
+    return Job(clone, production.url, project, chain, locator(project, chain, production.version_table))
+
+
+def milliseconds(text: str | None) -> float | None:
+    """Read a time such as `500ms` or `2s`.
+
+    >>> milliseconds("500ms"), milliseconds("2s"), milliseconds(None)
+    (500.0, 2000.0, None)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text.strip())
+    if found is None or not float(found[1]):
+        raise ConfigError(f"--max-stall {text}: write a time such as 500ms or 2s")
+    return float(found[1]) * (1000 if found[2] == "s" else 1)
