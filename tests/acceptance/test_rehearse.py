@@ -44,7 +44,7 @@ def version(database: Database) -> object:
 
 
 def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Database) -> None:
-    done = rehearse(project, clone, "--max-stall", LIMIT, "--json")
+    done = rehearse(project, clone, "--max-stall", LIMIT, "--there-and-back", "--json")
     data = told(done)
     assert (done.returncode, data["ok"], data["before"], data["after"]) == (1, False, "a1", "f6"), done.stderr
     assert (version(clone), version(project.database)) == ("f6", "a1")
@@ -76,6 +76,8 @@ def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Da
         ("e5", "e5_check.py:10", "validates"),
         ("f6", "f6_column.py:10", "asks"),
     ]
+    returned = data["there_and_back"]
+    assert returned == {"ok": True, "back": [], "again": [], "failure": None}, returned
 
 
 def test_what_is_refused_before_anything_runs(project: Project, clone: Database, postgres: Postgres) -> None:
@@ -141,8 +143,10 @@ def test_on_sqlite_revisions_are_timed_and_the_lock_is_the_file(tmp_path: Path, 
     for each in (production, clone):
         each.run("CREATE TABLE other (id integer)")
     named = ("--database-url", production.text, "--to", "a1")
-    done = rehearse(project, clone, *named)
-    assert done.returncode == 0, done.stderr
+    project.edit("migrations/versions/a1_orders.py", ('op.execute("DROP TABLE approvals")', "pass"))
+    done = rehearse(project, clone, "--there-and-back", *named)
+    assert done.returncode == 1, done.stderr
     assert "SQLite: locks are the file's." in done.stdout
-    assert version(clone) == "a1"
+    assert "After the way back: table approvals is new." in done.stdout
+    assert "The way there and back failed (migrations/versions/a1_orders.py:12): " in done.stdout
     assert "is production itself" in rehearse(project, production, *named).stderr

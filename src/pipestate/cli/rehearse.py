@@ -10,7 +10,7 @@ from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pipestate.rehearse.run import Job
+    from pipestate.rehearse.job import Job
 
 On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
 
@@ -26,6 +26,9 @@ def rehearse(
         str | None,
         typer.Option("--max-stall", metavar="TIME", help="Exit 1 above it: 500ms, 2s.", show_default=False),
     ] = None,
+    there_and_back: Annotated[
+        bool, typer.Option("--there-and-back", help="Then down and up again: is everything as before?")
+    ] = False,
     json_: AsJson = False,
 ) -> None:
     """Run the pending revisions on a clone, and say which locks they take and who would wait.
@@ -39,9 +42,8 @@ def rehearse(
     from pipestate.render.rehearse import rehearsal_as_data, rehearsal_as_lines
 
     job, limit = job_of(production, on), milliseconds(max_stall)
-    found = rehearse(
-        job, find_targets(job.chain, to), limit, lambda said: say(f"pipestate: {said}", err=True)
-    )
+    targets = find_targets(job.chain, to)
+    found = rehearse(job, targets, limit, tell, there_and_back=there_and_back)
     if json_:
         print_json(rehearsal_as_data(found))
     else:
@@ -50,12 +52,16 @@ def rehearse(
     raise typer.Exit(found.exit_code)
 
 
+def tell(said: str) -> None:
+    say(f"pipestate: {said}", err=True)
+
+
 def job_of(production: Perhaps, on: str) -> "Job":
     """Collect what a rehearsal needs; production is whatever the other commands would take, if there is one."""
     from pipestate.chain.read import read_chain
     from pipestate.chain.version_table import locator
     from pipestate.config import parse_url
-    from pipestate.rehearse.run import Job
+    from pipestate.rehearse.job import Job
 
     project = production.project
     chain = read_chain(project)

@@ -89,6 +89,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Return:
+    """The way back and there again: what differs from before, and after the second upgrade from after the first."""
+
+    back: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not (self.back or self.again or self.failure)
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
     """The whole result. `oldest` has production's oldest transaction on each table, in seconds."""
 
@@ -107,6 +120,7 @@ class Rehearsal:
     locks_file: bool = False  # SQLite: whoever writes waits for the whole revision
     limit_ms: float | None = None
     findings: tuple[Finding, ...] = ()
+    returned: Return | None = None
 
     @property
     def tables(self) -> tuple[TableFelt, ...]:
@@ -127,4 +141,5 @@ class Rehearsal:
     def exit_code(self) -> int:
         if self.failure is not None:
             return self.failure.exit_code
-        return 1 if self.findings else 0
+        returned = self.returned is None or self.returned.ok
+        return 1 if self.findings or not returned else 0

@@ -1,25 +1,17 @@
 """A rehearsal from beginning to end."""
 
-import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-
-from sqlalchemy import URL
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pipestate import db
 from pipestate.chain.graph import Chain
 from pipestate.chain.position import Position
-from pipestate.chain.project import Project
 from pipestate.chain.stretch import ends
-from pipestate.chain.version_table import Locator
 from pipestate.config import shown
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
+from pipestate.rehearse.child_process import Step, child, listen, require_told
 from pipestate.rehearse.clone import (
     Table,
     oldest_transactions,
@@ -28,31 +20,42 @@ from pipestate.rehearse.clone import (
     tables_of,
     vacuum,
 )
+from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.felt import STRONGEST, Rehearsal
+from pipestate.rehearse.job import Job
 from pipestate.rehearse.judge import judge, judge_file
+from pipestate.rehearse.there_and_back import come_back, require_way_back
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import Seen, Watcher
 
-Step = tuple[str, str]  # a command of Alembic, and its target
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is rehearsed where; without a known production there is nothing to compare the clone with."""
-
-    clone: URL
-    production: URL | None
-    project: Project
-    chain: Chain
-    locate: Locator
-
 
 def rehearse(
-    job: Job, wanted: Sequence[str], limit_ms: float | None = None, say: Callable[[str], None] = print
+    job: Job,
+    wanted: Sequence[str],
+    limit_ms: float | None = None,
+    say: Callable[[str], None] = print,
+    *,
+    there_and_back: bool = False,
 ) -> Rehearsal:
     """Run the pending revisions on the clone, watch them, and say what was felt."""
     position = require_clone(job.clone, job.production, job.locate)
     steps = pending_steps(job.chain, position, wanted)
+    down = require_way_back(job, position, wanted) if there_and_back else None
+    before = read_contents(job.clone) if there_and_back else None
+    made = _felt(job, position, steps, limit_ms, say)
+    if down is None or before is None or made.failure is not None:
+        return made
+    say(f"back to {down[1]}, and up again")
+    return replace(made, returned=come_back(job, down, steps, before))
+
+
+def _felt(
+    job: Job,
+    position: Position,
+    steps: Sequence[Step],
+    limit_ms: float | None,
+    say: Callable[[str], None],
+) -> Rehearsal:
     on_server = job.clone.get_backend_name() == "postgresql"
     if on_server:
         say("VACUUM ANALYZE of the clone")
@@ -87,43 +90,12 @@ def pending_steps(chain: Chain, position: Position, wanted: Sequence[str]) -> li
     return [("upgrade", target) for target in ends(chain, pending)]
 
 
-@contextmanager
-def child(job: Job, steps: Sequence[Step]) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start the process that migrates; ended with us, however we end."""
-    url = job.clone.render_as_string(hide_password=False)
-    named = job.project.named
-    project = {
-        "config": str(job.project.config) if job.project.config and not named.shipped else None,
-        "section": named.section,
-        "scripts": str(named.scripts) if named.scripts else None,
-        "shipped": named.shipped,
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipestate.rehearse.child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        env={**os.environ, "PIPESTATE_DATABASE_URL": url, "DATABASE_URL": url},
-    )
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps({"url": url, "project": project, "steps": steps}).encode())
-        process.stdin.close()
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
 def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
     watcher = Watcher(job.clone, tables, trace)
     try:
         with child(job, steps) as process:
             seen = watcher.watch(process.stdout)
-            _require_told(process, trace)
+            require_told(process, trace)
             return seen
     finally:
         watcher.close()
@@ -134,23 +106,6 @@ def _listened(job: Job, steps: Sequence[Step], trace: Trace) -> Seen:
     with child(job, steps) as process:
         listen(process, trace)
     return Seen()
-
-
-def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
-    """Take what the child tells until its end."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        trace.take(json.loads(line))
-    _require_told(process, trace)
-
-
-def _require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
-    code = process.wait()
-    if trace.done_at is None and trace.failure is None:
-        raise Unreachable(
-            f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
-            "the clone may be half migrated, take a new one"
-        )
 
 
 def _refused(trace: Trace) -> Exception:

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from pipestate.plural import many
-from pipestate.rehearse.felt import STRONGEST, Finding, Rehearsal, RevisionFelt, TableFelt, Verdict, spelt
+from pipestate.rehearse.felt import (
+    STRONGEST,
+    Finding,
+    Rehearsal,
+    Return,
+    RevisionFelt,
+    TableFelt,
+    Verdict,
+    spelt,
+)
 from pipestate.rehearse.trace import Statement
 
 SCHEMA_VERSION = 1
@@ -31,6 +40,9 @@ def rehearsal_as_lines(found: Rehearsal, width: int = 80) -> Iterator[str]:
         yield from _wrapped(line, "", width)
     for finding in found.findings:
         yield from _wrapped(_finding(finding), "", width)
+    if found.returned is not None:
+        for line in _return(found.returned):
+            yield from _wrapped(line, "", width)
     yield from _wrapped(closing(found), "", width)
 
 
@@ -115,6 +127,18 @@ def _notes(found: Rehearsal) -> Iterator[str]:
 def _finding(finding: Finding) -> str:
     where = f"{near(finding.source)}: " if finding.source else ""
     return f"{finding.verdict}: {finding.revision}, {where}{finding.table}: it {finding.what}. Instead: {finding.instead}"
+
+
+def _return(returned: Return) -> Iterator[str]:
+    for difference in returned.back:
+        yield f"After the way back: {difference}."
+    for difference in returned.again:
+        yield f"After the second upgrade, unlike after the first: {difference}."
+    if returned.failure is not None:
+        where = f" ({near(returned.failure.source)})" if returned.failure.source else ""
+        yield f"The way there and back failed{where}: {returned.failure.message}."
+    elif returned.ok:
+        yield "There and back: definitions and rows are as before, and the second upgrade gives the same."
 
 
 def closing(found: Rehearsal) -> str:
@@ -212,9 +236,17 @@ def rehearsal_as_data(found: Rehearsal) -> dict[str, Any]:
         "failure": asdict(found.failure) if found.failure else None,
         "revisions": [_revision_as_data(found, revision) for revision in found.revisions],
         "findings": [asdict(finding) for finding in found.findings],
+        "there_and_back": _return_as_data(found.returned),
         "not_probed": found.not_probed,
         "autovacuum": list(found.autovacuum),
     }
+
+
+def _return_as_data(returned: Return | None) -> dict[str, Any] | None:
+    if returned is None:
+        return None
+    failure = asdict(returned.failure) if returned.failure else None
+    return {"ok": returned.ok, "back": returned.back, "again": returned.again, "failure": failure}
 
 
 def _revision_as_data(found: Rehearsal, revision: RevisionFelt) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""The process that migrates the clone, seen from outside."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pipestate.errors import Unreachable
+from pipestate.rehearse.job import Job
+from pipestate.rehearse.trace import Trace
+
+Step = tuple[str, str]  # a command of Alembic, and its target
+
+
+@contextmanager
+def child(job: Job, steps: Sequence[Step]) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start the process that migrates; ended with us, however we end."""
+    url = job.clone.render_as_string(hide_password=False)
+    named = job.project.named
+    project = {
+        "config": str(job.project.config) if job.project.config and not named.shipped else None,
+        "section": named.section,
+        "scripts": str(named.scripts) if named.scripts else None,
+        "shipped": named.shipped,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipestate.rehearse.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={**os.environ, "PIPESTATE_DATABASE_URL": url, "DATABASE_URL": url},
+    )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps({"url": url, "project": project, "steps": steps}).encode())
+        process.stdin.close()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
+    """Take what the child tells until its end."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        trace.take(json.loads(line))
+    require_told(process, trace)
+
+
+def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
+    """Refuse a child that ended without a word."""
+    code = process.wait()
+    if trace.done_at is None and trace.failure is None:
+        raise Unreachable(
+            f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
+            "the clone may be half migrated, take a new one"
+        )
+
+
+def run_child(job: Job, steps: Sequence[Step]) -> Trace:
+    """Run steps on the clone without watching them."""
+    trace = Trace()
+    with child(job, steps) as process:
+        listen(process, trace)
+    return trace
