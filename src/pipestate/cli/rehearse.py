@@ -1,4 +1,4 @@
-"""`pipestate rehearse`: the pending revisions on a clone, and what production will feel."""
+"""`rehearse` and `compat`: the pending revisions on a clone, what production will feel and what will break."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from pipestate.rehearse.job import Job
 
 On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
+To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
 
 
 @project_options
 def rehearse(
     production: Perhaps,
     on: On,
-    to: Annotated[
-        str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")
-    ] = "heads",
+    to: To = "heads",
     max_stall: Annotated[
         str | None,
         typer.Option("--max-stall", metavar="TIME", help="Exit 1 above it: 500ms, 2s.", show_default=False),
@@ -48,6 +47,40 @@ def rehearse(
         print_json(rehearsal_as_data(found))
     else:
         for line in rehearsal_as_lines(found, min(console().width, 100)):
+            say(line)
+    raise typer.Exit(found.exit_code)
+
+
+@project_options
+def compat(
+    production: Perhaps,
+    on: On,
+    statements: Annotated[
+        str,
+        typer.Option(
+            "--statements", metavar="FILE", help="A file of SQL, or pg_stat_statements: production's own."
+        ),
+    ],
+    to: To = "heads",
+    json_: AsJson = False,
+) -> None:
+    """Prepare today's statements before and after the pending revisions, on a clone.
+
+    Exit code 1: one would break, or a revision failed.
+
+    Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
+    """
+    from pipestate.chain.target import find_targets
+    from pipestate.rehearse.compat import compat, read_statements
+    from pipestate.render.compat import compat_as_data, compat_as_lines
+
+    job = job_of(production, on)
+    given = read_statements(statements, job.production or job.clone)
+    found = compat(job, find_targets(job.chain, to), given, tell)
+    if json_:
+        print_json(compat_as_data(found))
+    else:
+        for line in compat_as_lines(found):
             say(line)
     raise typer.Exit(found.exit_code)
 

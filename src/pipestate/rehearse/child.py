@@ -2,7 +2,8 @@
 
 1. It reads the job on stdin: the clone, the project, the steps. A password stands in no command line.
 2. It runs env.py once with nothing to do: what is measured then is what an empty revision would show.
-3. It runs the steps, through env.py and with every gate passed, on that database or on none.
+3. It runs the steps, through env.py and with every gate passed, on that database or on none. Where the job has
+   statements, it prepares them before and after each step, and measures nothing.
 
 What env.py and the revisions print goes to stderr.
 """
@@ -31,6 +32,7 @@ from pipestate.environment.named import only_on
 from pipestate.environment.upgrade import alembic_config
 from pipestate.errors import PipestateError
 from pipestate.gate.online import TELL
+from pipestate.rehearse.prepare import prepare
 from pipestate.rehearse.recorder import Recorder, Tell, recording
 from pipestate.verify.report import Report
 
@@ -76,10 +78,21 @@ def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recor
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
     config.attributes[TELL] = _gate_teller(recorder.tell)
     with only_on(url), recording(recorder):
-        recorder.tell("empty", at=time.monotonic())
-        _run_nothing(config)
+        if not job["statements"]:
+            recorder.tell("empty", at=time.monotonic())
+            _run_nothing(config)
+        _tell_prepared(job, url, recorder, None)
         for direction, target in job["steps"]:
             getattr(command, direction)(config, target)
+            _tell_prepared(job, url, recorder, target)
+
+
+def _tell_prepared(job: Mapping[str, Any], url: URL, recorder: Recorder, after: str | None) -> None:
+    """Tell how the statements of today are understood now."""
+    if job["statements"]:
+        with recorder.silent():
+            found = [[each.error, each.columns] for each in prepare(url, job["statements"])]
+        recorder.tell("prepared", after=after, found=found)
 
 
 def _for_this_project(url: URL, project: Project) -> URL:

@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any
 
-from pipestate.errors import Unreachable
+from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.trace import Trace
 
@@ -15,8 +16,10 @@ Step = tuple[str, str]  # a command of Alembic, and its target
 
 
 @contextmanager
-def child(job: Job, steps: Sequence[Step]) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start the process that migrates; ended with us, however we end."""
+def child(
+    job: Job, steps: Sequence[Step], statements: Sequence[str] = ()
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start the process that migrates, and that prepares the statements after each step; it ends with us."""
     url = job.clone.render_as_string(hide_password=False)
     named = job.project.named
     project = {
@@ -26,7 +29,7 @@ def child(job: Job, steps: Sequence[Step]) -> Iterator["subprocess.Popen[bytes]"
         "shipped": named.shipped,
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipestate.rehearse.child"],
+        [sys.executable, "-P", "-m", "pipestate.rehearse.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
@@ -34,8 +37,7 @@ def child(job: Job, steps: Sequence[Step]) -> Iterator["subprocess.Popen[bytes]"
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(json.dumps({"url": url, "project": project, "steps": steps}).encode())
-        process.stdin.close()
+        _give(process.stdin, {"url": url, "project": project, "steps": steps, "statements": statements})
         yield process
     finally:
         if process.poll() is None:
@@ -43,6 +45,13 @@ def child(job: Job, steps: Sequence[Step]) -> Iterator["subprocess.Popen[bytes]"
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _give(channel: IO[bytes], job: Mapping[str, Any]) -> None:
+    left = memoryview(json.dumps(job).encode())
+    with suppress(BrokenPipeError), channel:  # a child that died says so itself, or by its silence
+        while left:
+            left = left[channel.write(left) :]
 
 
 def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
@@ -63,9 +72,17 @@ def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
         )
 
 
-def run_child(job: Job, steps: Sequence[Step]) -> Trace:
+def refusal(trace: Trace) -> PipestateError:
+    """Make the error of a child that stopped before any revision began."""
+    said = trace.failure
+    is_usage = said is not None and said.exit_code == ConfigError.exit_code
+    kind = ConfigError if is_usage else Unreachable
+    return kind(f"nothing was rehearsed: {said.message if said else 'the child told nothing'}")
+
+
+def run_child(job: Job, steps: Sequence[Step], statements: Sequence[str] = ()) -> Trace:
     """Run steps on the clone without watching them."""
     trace = Trace()
-    with child(job, steps) as process:
+    with child(job, steps, statements) as process:
         listen(process, trace)
     return trace

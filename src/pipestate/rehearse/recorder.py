@@ -113,12 +113,18 @@ class Recorder:
             cause = cause.__cause__
         return self._path
 
-    def _locks(self, connection: Connection) -> list[list[Any]]:
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Tell nothing of what runs meanwhile: it is our own."""
         self._looking = True
         try:
-            return [list(row) for row in connection.exec_driver_sql(LOCKS)]
+            yield
         finally:
             self._looking = False
+
+    def _locks(self, connection: Connection) -> list[list[Any]]:
+        with self.silent():
+            return [list(row) for row in connection.exec_driver_sql(LOCKS)]
 
     def _line(self) -> str | None:
         """Find the line of a revision that is running; the file where a Contract runs for it."""

@@ -9,9 +9,9 @@ from pipestate.chain.graph import Chain
 from pipestate.chain.position import Position
 from pipestate.chain.stretch import ends
 from pipestate.config import shown
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.errors import ConfigError
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
-from pipestate.rehearse.child_process import Step, child, listen, require_told
+from pipestate.rehearse.child_process import Step, child, listen, refusal, require_told
 from pipestate.rehearse.clone import (
     Table,
     oldest_transactions,
@@ -67,7 +67,7 @@ def _felt(
     trace, start = Trace(), time.monotonic()
     seen = _watched(job, steps, tables, trace) if on_server else _listened(job, steps, trace)
     if not trace.begun and trace.failure is not None:
-        raise _refused(trace)
+        raise refusal(trace)
     made = _put_together(job, position, trace, seen, tables)
     made = replace(made, duration_ms=(time.monotonic() - start) * 1000)
     if limit_ms is None:
@@ -106,12 +106,6 @@ def _listened(job: Job, steps: Sequence[Step], trace: Trace) -> Seen:
     with child(job, steps) as process:
         listen(process, trace)
     return Seen()
-
-
-def _refused(trace: Trace) -> Exception:
-    assert trace.failure is not None
-    kind = ConfigError if trace.failure.exit_code == ConfigError.exit_code else Unreachable
-    return kind(f"nothing was rehearsed: {trace.failure.message}")
 
 
 def _put_together(

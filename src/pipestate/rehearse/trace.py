@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipestate.rehearse.prepare import Prepared, read_prepared
+
 
 @dataclass(frozen=True, slots=True)
 class Lock:
@@ -79,6 +81,7 @@ class Trace:
         default_factory=list
     )  # the sessions whose transaction ended, and when
     gates: list[GateAsked] = field(default_factory=list)
+    prepared: list[tuple[str | None, list[Prepared]]] = field(default_factory=list)  # after which revision
     failure: Failure | None = None
     empty_at: float | None = None  # from here to the first revision, an empty one is measured
     done_at: float | None = None
@@ -101,6 +104,8 @@ class Trace:
             self.ended.append((values["session"], values["at"]))
         elif what == "gate":
             self.gates.append(GateAsked(**{**values, "failing": tuple(values["failing"])}))
+        elif what == "prepared":
+            self.prepared.append((values["after"], [read_prepared(each) for each in values["found"]]))
         elif what == "failed":
             self.failure = Failure(**values)
         elif what == "empty":
