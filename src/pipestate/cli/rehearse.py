@@ -28,6 +28,9 @@ def rehearse(
     there_and_back: Annotated[
         bool, typer.Option("--there-and-back", help="Then down and up again: is everything as before?")
     ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
+    ] = False,
     json_: AsJson = False,
 ) -> None:
     """Run the pending revisions on a clone, and say which locks they take and who would wait.
@@ -42,7 +45,7 @@ def rehearse(
 
     job, limit = job_of(production, on), milliseconds(max_stall)
     targets = find_targets(job.chain, to)
-    found = rehearse(job, targets, limit, tell, there_and_back=there_and_back)
+    found = rehearse(job, targets, limit, tell, there_and_back=there_and_back, record=record)
     if json_:
         print_json(rehearsal_as_data(found))
     else:

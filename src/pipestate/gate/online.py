@@ -32,6 +32,7 @@ from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
+from pipestate.verify.files import tell_files
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
@@ -185,6 +186,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     with db.look(connection):
         for warning in find_planted(connection):
             warn("%s", warning)
+        tell_files(connection, asked, question.paths)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
     info = DatabaseInfo(

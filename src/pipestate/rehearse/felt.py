@@ -117,6 +117,7 @@ class Rehearsal:
     autovacuum: tuple[str, ...] = ()
     production: str | None = None
     oldest: dict[str, float | None] = field(default_factory=dict)
+    rows: int = 0  # of all tables of the clone, as the planner knows them
     locks_file: bool = False  # SQLite: whoever writes waits for the whole revision
     limit_ms: float | None = None
     findings: tuple[Finding, ...] = ()

@@ -24,6 +24,7 @@ from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.felt import STRONGEST, Rehearsal
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.judge import judge, judge_file
+from pipestate.rehearse.recorded import files_of, require_recordable, write_record
 from pipestate.rehearse.there_and_back import come_back, require_way_back
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import Seen, Watcher
@@ -36,10 +37,30 @@ def rehearse(
     say: Callable[[str], None] = print,
     *,
     there_and_back: bool = False,
+    record: bool = False,
 ) -> Rehearsal:
     """Run the pending revisions on the clone, watch them, and say what was felt."""
+    if record:
+        require_recordable(job)
     position = require_clone(job.clone, job.production, job.locate)
     steps = pending_steps(job.chain, position, wanted)
+    files = files_of(job, position, wanted) if record else {}
+    made = _rehearsed(job, position, wanted, steps, limit_ms, say, there_and_back=there_and_back)
+    if record:
+        write_record(job, made, files)
+    return made
+
+
+def _rehearsed(
+    job: Job,
+    position: Position,
+    wanted: Sequence[str],
+    steps: Sequence[Step],
+    limit_ms: float | None,
+    say: Callable[[str], None],
+    *,
+    there_and_back: bool,
+) -> Rehearsal:
     down = require_way_back(job, position, wanted) if there_and_back else None
     before = read_contents(job.clone) if there_and_back else None
     made = _felt(job, position, steps, limit_ms, say)
@@ -131,6 +152,7 @@ def _put_together(
         tuple(sorted(names[oid] for oid in vacuumed)),
         shown(job.production) if job.production is not None else None,
         oldest,
+        sum(table.rows for table in tables),
         locks_file=job.clone.get_backend_name() == "sqlite",
     )
 
