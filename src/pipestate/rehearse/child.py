@@ -23,7 +23,7 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from pipestate.chain.project import Named, Project, find_project
 from pipestate.config import parse_url, without_secrets
@@ -130,6 +130,9 @@ def _run_nothing(config: Config) -> None:
 
 
 def _sentence(error: BaseException, url: URL) -> str:
+    """Say what went wrong: what the driver said, where SQLAlchemy only says that it cannot go on."""
+    while isinstance(error, InvalidRequestError) and error.__context__ is not None:
+        error = error.__context__
     if isinstance(error, DBAPIError):
         return explain(error, url).partition(";")[0]
     if isinstance(error, CommandError | PipestateError):

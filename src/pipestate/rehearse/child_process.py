@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from pipestate.errors import ConfigError, PipestateError, Unreachable
+from pipestate.rehearse.clone import HALF_MIGRATED
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.trace import Trace
 
@@ -68,7 +69,7 @@ def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
     if trace.done_at is None and trace.failure is None:
         raise Unreachable(
             f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
-            "the clone may be half migrated, take a new one"
+            f"{HALF_MIGRATED}"
         )
 
 

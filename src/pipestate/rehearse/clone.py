@@ -32,6 +32,8 @@ ENGINES = (
     "{clone} and production ({production}) are not of the same engine: a rehearsal there would say nothing"
 )
 
+HALF_MIGRATED = "the clone may be half migrated, take a new one; production was not touched"
+
 SERVER = text(
     "SELECT pg_is_in_recovery() AS in_recovery, (SELECT system_identifier FROM pg_control_system()) AS system, "
     "(SELECT timeline_id FROM pg_control_checkpoint()) AS timeline, "
@@ -48,7 +50,9 @@ TABLES = text(
     "greatest(c.reltuples, 0)::int8 AS rows, pg_table_size(c.oid) AS bytes, pg_relation_filenode(c.oid)::int8 AS file "
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' "
-    "AND n.nspname <> 'information_schema' ORDER BY pg_table_size(c.oid) DESC, 3"
+    "AND n.nspname NOT IN ('information_schema', 'pipestate') AND (SELECT string_agg(a.attname, ' ') "
+    "FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) "
+    "IS DISTINCT FROM 'version_num' ORDER BY pg_table_size(c.oid) DESC, 3"
 )
 
 
@@ -144,7 +148,7 @@ def vacuum(clone: URL) -> None:
 
 
 def tables_of(clone: URL) -> list[Table]:
-    """List the tables, the largest first."""
+    """List the tables, the largest first; nobody but migrations waits for the ledger and the version table."""
     with db.reader(clone) as connection:
         return [Table(**row._mapping) for row in connection.execute(TABLES)]
 
@@ -156,7 +160,7 @@ def server_version(clone: URL) -> str:
         return f"{connection.dialect.name} {'.'.join(str(part) for part in version)}".strip()
 
 
-def oldest_transactions(production: URL, names: list[str]) -> dict[str, float | None]:
+def oldest_transactions(production: URL, tables: list[Table]) -> dict[str, float | None]:
     """Say for each table how many seconds production's oldest transaction on it has lasted; None where there is none."""
     query = text(
         "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_locks l "
@@ -165,4 +169,4 @@ def oldest_transactions(production: URL, names: list[str]) -> dict[str, float | 
         "AND a.pid <> pg_backend_pid()"
     )
     with db.reader(production) as connection:
-        return {name: connection.execute(query, {"name": name}).scalar() for name in names}
+        return {table.name: connection.execute(query, {"name": table.quoted}).scalar() for table in tables}

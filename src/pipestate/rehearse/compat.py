@@ -10,8 +10,9 @@ from sqlalchemy.exc import DBAPIError
 from pipestate import db
 from pipestate.config import shown
 from pipestate.errors import ConfigError
+from pipestate.interrupt import telling
 from pipestate.rehearse.child_process import refusal, run_child
-from pipestate.rehearse.clone import require_clone
+from pipestate.rehearse.clone import HALF_MIGRATED, require_clone
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.prepare import Prepared, prepare
 from pipestate.rehearse.trace import Failure, Trace
@@ -62,7 +63,8 @@ def compat(job: Job, wanted: Sequence[str], given: Sequence[str], say: Callable[
         raise ConfigError(f"nothing is pending: the clone is at {position.current or 'base'}")
     _require_some(given, prepare(job.clone, given))
     say(f"preparing {len(given)} statements before and after each of {len(steps)} revisions")
-    trace = run_child(job, steps, given)
+    with telling(lambda: HALF_MIGRATED):
+        trace = run_child(job, steps, given)
     if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
         raise refusal(trace)
     return compare(job, position.current, given, trace)

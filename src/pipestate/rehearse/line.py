@@ -13,6 +13,7 @@ from sqlalchemy import URL
 
 from pipestate.config import shown, without_secrets
 from pipestate.errors import Unreachable
+from pipestate.rehearse.clone import HALF_MIGRATED
 
 Rows = list[tuple[Any, ...]]
 
@@ -77,9 +78,8 @@ def _told(url: URL) -> Iterator[None]:
 
 def lost(url: URL, error: psycopg2.Error) -> Unreachable:
     """Say that the clone does not answer."""
-    return Unreachable(
-        f"the clone {shown(url)} does not answer: {without_secrets(' '.join(str(error).split()), url)}"
-    )
+    reason = without_secrets(" ".join(str(error).split()), url)
+    return Unreachable(f"the clone {shown(url)} does not answer: {reason}; {HALF_MIGRATED}")
 
 
 @dataclass(slots=True)

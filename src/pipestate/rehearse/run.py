@@ -10,9 +10,11 @@ from pipestate.chain.position import Position
 from pipestate.chain.stretch import ends
 from pipestate.config import shown
 from pipestate.errors import ConfigError
+from pipestate.interrupt import telling
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
 from pipestate.rehearse.child_process import Step, child, listen, refusal, require_told
 from pipestate.rehearse.clone import (
+    HALF_MIGRATED,
     Table,
     oldest_transactions,
     require_clone,
@@ -45,7 +47,8 @@ def rehearse(
     position = require_clone(job.clone, job.production, job.locate)
     steps = pending_steps(job.chain, position, wanted)
     files = files_of(job, position, wanted) if record else {}
-    made = _rehearsed(job, position, wanted, steps, limit_ms, say, there_and_back=there_and_back)
+    with telling(lambda: HALF_MIGRATED):
+        made = _rehearsed(job, position, wanted, steps, limit_ms, say, there_and_back=there_and_back)
     if record:
         write_record(job, made, files)
     return made
@@ -135,10 +138,11 @@ def _put_together(
     revisions = attribute(trace, seen, tables)
     names = {table.oid: table.name for table in tables}
     vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
-    locked = [table for each in revisions for table in each.tables if STRONGEST in table.modes]
+    strong = {table.table for each in revisions for table in each.tables if STRONGEST in table.modes}
+    locked = [table for table in tables if table.name in strong]
     oldest: dict[str, float | None] = {}
     if job.production is not None and locked:
-        oldest = oldest_transactions(job.production, [table.table for table in locked])
+        oldest = oldest_transactions(job.production, locked)
     return Rehearsal(
         shown(job.clone),
         server_version(job.clone),

@@ -113,10 +113,9 @@ def _unknown(found: Rehearsal, table: TableFelt) -> str:
 def _notes(found: Rehearsal) -> Iterator[str]:
     if found.locks_file:
         yield "SQLite: locks are the file's. Whoever writes waits until a revision is over."
-    for name, why in list(found.not_probed.items())[:5]:
-        yield f"Not probed: {name} ({why})."
-    if len(found.not_probed) > 5:
-        yield f"Not probed: {many(len(found.not_probed) - 5, 'more table')}."
+    for table in dict.fromkeys(table.table for table in found.tables if table.table in found.not_probed):
+        why = found.not_probed[table]
+        yield f"Not probed: {table} ({why}); it is judged by how long its lock was held."
     for name in found.autovacuum:
         yield f"An autovacuum of {name} ran meanwhile."
     if found.limit_ms is not None and found.noise_floor_ms > found.limit_ms * 2:
