@@ -43,6 +43,19 @@ def resolve_url(
 
     A function for the last one is called only where it is needed: what the ini holds may be faulty.
     """
+    url = known_url(explicit, ini_url=ini_url, environ=environ)
+    if url is None:
+        raise ConfigError(f"no database given: {HOW_TO_NAME_A_DATABASE}")
+    return url
+
+
+def known_url(
+    explicit: str | None = None,
+    *,
+    ini_url: str | Callable[[], str | None] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> "URL | None":
+    """Find the database as `resolve_url` does; return None where nothing names one."""
     environ = os.environ if environ is None else environ
     sources = {
         "--database-url": explicit,
@@ -54,7 +67,7 @@ def resolve_url(
         text = given() if callable(given) else given
         if text is not None and (text.strip() or source == "--database-url"):
             return parse_url(text, source=source)
-    raise ConfigError(f"no database given: {HOW_TO_NAME_A_DATABASE}")
+    return None
 
 
 def parse_url(text: str, *, source: str = "the database URL") -> "URL":

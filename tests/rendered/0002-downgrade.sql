@@ -45,6 +45,9 @@ DO $pipestate$
 DECLARE
   used boolean := false;
 BEGIN
+  IF NOT used AND to_regclass('pipestate.rehearsal') IS NOT NULL THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.rehearsal)' INTO used;
+  END IF;
   IF NOT used AND to_regclass('pipestate.backfill_progress') IS NOT NULL THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.backfill_progress)' INTO used;
   END IF;
@@ -64,11 +67,13 @@ BEGIN
     RAISE WARNING 'the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again';
     RETURN;
   END IF;
+  DROP VIEW IF EXISTS pipestate.rehearsed;
   DROP VIEW IF EXISTS pipestate.backfill;
   DROP VIEW IF EXISTS pipestate.sign_off;
   DROP VIEW IF EXISTS pipestate.soak;
   DROP VIEW IF EXISTS pipestate.latest_observation;
   DROP VIEW IF EXISTS pipestate.observed;
+  DROP TABLE IF EXISTS pipestate.rehearsal;
   DROP TABLE IF EXISTS pipestate.backfill_progress;
   DROP TABLE IF EXISTS pipestate.observation;
   DROP TABLE IF EXISTS pipestate.attestation;

@@ -85,6 +85,22 @@ CREATE TABLE IF NOT EXISTS pipestate_backfill_progress (
   CONSTRAINT pk_pipestate_backfill_progress PRIMARY KEY (id)
 );
 CREATE INDEX IF NOT EXISTS idx_pipestate_backfill_progress_name ON pipestate_backfill_progress (runbook, name, id);
+CREATE TABLE IF NOT EXISTS pipestate_rehearsal (
+  id INTEGER NOT NULL,
+  rehearsed_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  actor TEXT NOT NULL,
+  revision TEXT,
+  target TEXT,
+  files JSON NOT NULL,
+  clone TEXT NOT NULL,
+  rows BIGINT DEFAULT 0 NOT NULL,
+  longest_stall_ms FLOAT,
+  noise_ms FLOAT,
+  bounded BOOLEAN,
+  ok BOOLEAN,
+  duration_ms FLOAT,
+  CONSTRAINT pk_pipestate_rehearsal PRIMARY KEY (id)
+);
 DROP VIEW IF EXISTS pipestate_observed;
 CREATE VIEW pipestate_observed AS
 SELECT o.name,
@@ -194,3 +210,18 @@ SELECT p.runbook,
 FROM pipestate_backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
+DROP VIEW IF EXISTS pipestate_rehearsed;
+CREATE VIEW pipestate_rehearsed AS
+SELECT f.key AS revision,
+       r.longest_stall_ms,
+       r.noise_ms,
+       r.bounded,
+       r.ok,
+       r.rows,
+       CASE WHEN unixepoch(r.rehearsed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(r.rehearsed_at)) END AS age_seconds,
+       r.rehearsed_at,
+       r.actor,
+       r.clone
+FROM pipestate_rehearsal r, json_each(r.files) f
+WHERE 0;

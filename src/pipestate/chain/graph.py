@@ -81,6 +81,7 @@ class Chain:
             self.ancestors(current),
             " ".join(current) or None,
             " ".join(self.heads) or None,
+            {revision.id: revision.path for revision in self.revisions},
         )
 
 

@@ -1,7 +1,9 @@
 """Where a database stands in its chain."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 
 class Place(StrEnum):
@@ -13,12 +15,13 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """All revisions of a chain, and those that a database has."""
+    """All revisions of a chain with their files, and those that a database has."""
 
     known: frozenset[str]
     applied: frozenset[str]
     current: str | None
     head: str | None
+    paths: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
 
     def place(self, from_: str | None, until: str | None) -> Place | None:
         """Say AHEAD or PAST of a range of revisions, None where the database is inside it."""

@@ -23,6 +23,8 @@ OWN = {
     "gate": "pipestate.cli.verify:gate",
     "plan": "pipestate.cli.status:plan",
     "upgrade": "pipestate.cli.upgrade:upgrade",
+    "rehearse": "pipestate.cli.rehearse:rehearse",
+    "compat": "pipestate.cli.rehearse:compat",
     "status": "pipestate.cli.status:status",
     "backfill": "pipestate.cli.backfill:backfill",
     "attest": "pipestate.cli.ledger:attest",

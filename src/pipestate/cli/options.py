@@ -3,8 +3,8 @@
     @project_options
     def history(to: Target, limit: ...) -> None:
 
-The function gets a Target (a project and its database), a Project, or what names one (Named); the command line
-has the options instead.
+The function gets a Target (a project and its database), the same with a database that need not be named (Perhaps),
+a Project, or what names one (Named); the command line has the options instead.
 """
 
 import inspect
@@ -18,7 +18,7 @@ import typer
 
 from pipestate.chain.calls import Calls
 from pipestate.chain.project import Named, Project, find_project
-from pipestate.config import resolve_url, shown
+from pipestate.config import known_url, resolve_url, shown
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -98,6 +98,20 @@ class Target:
             return self.locate(connection)
 
 
+@dataclass(frozen=True)
+class Perhaps:
+    """A project, and the database that is meant where one is named at all."""
+
+    project: Project
+    url: "URL | None"
+    version_table: str | None = None
+
+
+def _perhaps(project: Project, database_url: str | None, version_table: str | None) -> Perhaps:
+    url = known_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
+    return Perhaps(project, url, version_table)
+
+
 def make_target(
     project: Project, database_url: str | None = None, version_table: str | None = None
 ) -> Target:
@@ -111,7 +125,7 @@ def _named(config: str | None, section: str | None, scripts: str | None, shipped
 
 
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace a command's first argument, a Target, a Project or a Named, by the options that name it."""
+    """Replace a command's first argument, a Target, a Perhaps, a Project or a Named, by the options that name it."""
     first, *rest = inspect.signature(function).parameters.values()
 
     def command(**given: Any) -> Any:
@@ -121,7 +135,8 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if first.annotation is Project:
             return function(find_project(named), **given)
         database = {option: given.pop(option) for option in DATABASE_OPTIONS}
-        return function(make_target(find_project(named), **database), **given)
+        make = _perhaps if first.annotation is Perhaps else make_target
+        return function(make(find_project(named), **database), **given)
 
     command.__name__, command.__doc__, command.__module__ = (
         function.__name__,
@@ -129,7 +144,7 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__module__,
     )
     return _with_options(
-        command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation is Target else {})
+        command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation in (Target, Perhaps) else {})
     )
 
 

@@ -50,7 +50,7 @@ def only_on(url: URL) -> Iterator[None]:
 def _require_same(connection: Connection, url: URL) -> None:
     inside = connection.in_transaction()
     try:
-        same = _is_same(connection, url)
+        same = is_same(connection, url)
     finally:
         if not inside:
             connection.rollback()  # Alembic would take the transaction of our question for somebody else's
@@ -58,7 +58,8 @@ def _require_same(connection: Connection, url: URL) -> None:
         raise ConfigError(OTHER.format(other=shown(connection.engine.url), named=shown(url)))
 
 
-def _is_same(connection: Connection, url: URL) -> bool:
+def is_same(connection: Connection, url: URL) -> bool:
+    """Say whether a connection is to this database, whatever its own URL says."""
     if connection.dialect.name != url.get_backend_name():
         return False
     if connection.dialect.name == "sqlite":

@@ -53,7 +53,7 @@ def climb(on: Climb, wanted: Collection[str]) -> Climbed:
     """Upgrade to the wanted revisions; at a closed gate go on with what does not stand behind it."""
     current, applied = _where(on)
     climbed = Climbed(current)
-    config = _alembic_config(on)
+    config = alembic_config(on.project, on.url)
     while stretch := next_stretch(on.chain, applied, wanted, on.gated, climbed.closed):
         with only_on(on.url), _told():
             try:
@@ -73,7 +73,7 @@ def climb(on: Climb, wanted: Collection[str]) -> Climbed:
 def climb_to_gates(on: Climb) -> None:
     """Upgrade to the last revisions before any gate, without asking one."""
     _, applied = _where(on)
-    config = _alembic_config(on)
+    config = alembic_config(on.project, on.url)
     stretch = next_stretch(on.chain, applied, on.chain.heads, on.gated, on.gated)
     with only_on(on.url), _told():
         for target in ends(on.chain, stretch):
@@ -109,27 +109,27 @@ def _refuse_standstill(stretch: Collection[Revision]) -> NoReturn:
     )
 
 
-def _alembic_config(on: Climb) -> Config:
+def alembic_config(project: Project, url: URL) -> Config:
     """Make the configuration that `alembic -c ... -n ...` would have; what Alembic prints goes to stderr."""
-    configuration = on.project.configuration
+    configuration = project.configuration
     config = Config(str(configuration.ini.path) if configuration and configuration.ini else None)
     if configuration is not None:
         config.config_ini_section = configuration.section
         if configuration.toml is not None:
             config.toml_file_name = str(configuration.toml.path)
-    config.set_main_option("script_location", str(on.project.scripts).replace("%", "%%"))
+    config.set_main_option("script_location", str(project.scripts).replace("%", "%%"))
     config.print_stdout = _to_stderr  # type: ignore[method-assign]
-    config.attributes["pipestate_url"] = on.url
-    url = _url_for_env_py(on)
-    config.set_main_option("sqlalchemy.url", url.render_as_string(hide_password=False).replace("%", "%%"))
+    config.attributes["pipestate_url"] = url
+    spelt = _url_for_env_py(project, url)
+    config.set_main_option("sqlalchemy.url", spelt.render_as_string(hide_password=False).replace("%", "%%"))
     return config
 
 
-def _url_for_env_py(on: Climb) -> URL:
+def _url_for_env_py(project: Project, url: URL) -> URL:
     """Spell the URL with the project's own driver; an ini whose URL cannot be read leaves ours."""
     with suppress(ConfigError):
-        return as_env_py_wants(on.url, on.project.option("sqlalchemy.url"))
-    return on.url
+        return as_env_py_wants(url, project.option("sqlalchemy.url"))
+    return url
 
 
 def _to_stderr(text: str, *arguments: object) -> None:

@@ -32,6 +32,7 @@ from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
+from pipestate.verify.files import tell_files
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
@@ -54,6 +55,8 @@ MAY_NOT_COMMIT = (
     "revision {revision} prepares its change with work that commits, and {why}: configure env.py with "
     "transaction_per_migration=True and let Alembic begin the transaction"
 )
+# Of a Config's attributes: a callable that is told each revision's report, open or closed.
+TELL = "pipestate_tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     with db.look(connection):
         for warning in find_planted(connection):
             warn("%s", warning)
+        tell_files(connection, asked, question.paths)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
     info = DatabaseInfo(
@@ -195,8 +199,10 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
         round((time.perf_counter() - start) * 1000, 1),
         (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
     )
+    context = op.get_context()
+    if told := context.config and context.config.attributes.get(TELL):
+        told(question.revision, report)
     if found.gate is not Gate.OPEN and force_reason() is None:
-        context = op.get_context()
         raise GateClosed(report, calls_of(context.config), kept=what_is_kept(context))
     return report
 

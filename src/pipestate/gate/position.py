@@ -1,5 +1,7 @@
 """Where a database stands, as Alembic's own context says it."""
 
+from pathlib import Path
+
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
@@ -10,7 +12,7 @@ from pipestate.errors import ConfigError
 def resolve(script: ScriptDirectory, heads: tuple[str, ...]) -> Position:
     """Make a position of the revisions that the version table holds."""
     try:
-        known = frozenset(revision.revision for revision in script.walk_revisions())
+        paths = {str(revision.revision): Path(revision.path) for revision in script.walk_revisions()}
         applied = frozenset(
             revision.revision for revision in script.iterate_revisions(heads, "base") if heads
         )
@@ -19,4 +21,5 @@ def resolve(script: ScriptDirectory, heads: tuple[str, ...]) -> Position:
             f"the database is at revision {' '.join(heads)}, which this project does not have: "
             "name the right alembic.ini"
         ) from error
-    return Position(known, applied, " ".join(heads) or None, " ".join(sorted(script.get_heads())) or None)
+    at, head = " ".join(heads) or None, " ".join(sorted(script.get_heads())) or None
+    return Position(frozenset(paths), applied, at, head, paths)

@@ -1,7 +1,7 @@
 """What a gate asks: the checks of its phase at this revision, and what the revision insists on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from alembic import op
@@ -18,13 +18,17 @@ from pipestate.verify.select import Asked, ask, find_phases
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A phase as it is asked now: `asked` all of it, `again` what is asked once more under the lock."""
+    """A phase as it is asked now: `asked` all of it, `again` what is asked once more under the lock.
+
+    `paths` are the files of the chain: a check may want to know what was rehearsed.
+    """
 
     runbook: Runbook
     phase: Phase
     revision: str
     asked: tuple[Asked, ...]
     again: tuple[Asked, ...]
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -46,10 +50,10 @@ def read_question(
             f"{runbook.path}:{phase.line}: phase {phase.name} opens {', '.join(phase.opens) or 'no revision'}, "
             f"not {revision}: add it to `opens` in the front matter, or name the right phase in the revision"
         )
-    asked = tuple(ask(runbook, phase, current_position(revision), op.get_context().dialect.name))
-    question = Question(
-        runbook, phase, revision, asked, tuple(each for each in asked if each.check.id in recheck)
-    )
+    position = current_position(revision)
+    asked = tuple(ask(runbook, phase, position, op.get_context().dialect.name))
+    again = tuple(each for each in asked if each.check.id in recheck)
+    question = Question(runbook, phase, revision, asked, again, position.paths)
     _require(question, [*insist, *recheck], Check)
     _require(question, sign_offs, SignOff)
     return question

@@ -24,6 +24,7 @@ from pipestate.gate.versions import other_version
 from pipestate.ledger.record import script_insert
 from pipestate.runbook.model import Check, Level
 from pipestate.runbook.require import ROWS, Comparison, literal
+from pipestate.verify.files import SETTING, files_as_json, reads_rehearsals
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
 from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
@@ -149,6 +150,13 @@ def _world() -> str:
     return "\n".join(f"    PERFORM {setting};" for setting in db.world_settings())
 
 
+def _files(question: Question, asked: Asked) -> str:
+    """Tell a check on rehearsals the files from which this script was written."""
+    if not reads_rehearsals(asked):
+        return ""
+    return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.paths))}, true);"
+
+
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
     check = asked.check
     if not isinstance(check, Check):
@@ -178,7 +186,7 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
   END IF;
   IF NOT ({applies}) THEN RETURN; END IF;
   BEGIN
-{_world()}
+{_world()}{_files(question, asked)}
     EXECUTE {sql.dollar(query, "check")} INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}';
   EXCEPTION

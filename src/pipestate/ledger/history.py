@@ -1,4 +1,4 @@
-"""What happened, newest first: runs, sign-offs, observations, backfills, and what other packages add."""
+"""What happened, newest first: runs, sign-offs, observations, backfills, rehearsals, and what others add."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipestate.ledger.record import Event
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import Ledger, ledger_on
 
-SIGN_OFF, OBSERVATION, BACKFILL = "sign-off", "observation", "backfill"
+SIGN_OFF, OBSERVATION, BACKFILL, REHEARSAL = "sign-off", "observation", "backfill", "rehearsal"
 # PostgreSQL knows times that Python does not, and the server's clock gives none of them.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -163,6 +163,23 @@ def _what_was_filled(row: Any) -> str:
     return f"{row.runbook}/{row.name} {state}: {row.rows_updated:,} rows of {row.table_name}"
 
 
+def _rehearsals(connection: Connection, wanted: Wanted) -> list[Entry]:
+    if wanted.runbook is not None:
+        return []
+    table = _ledger(connection).rehearsal
+    return [
+        Entry(in_utc(row.rehearsed_at), row.id, REHEARSAL, row.actor, _what_was_felt(row), row.revision)
+        for row in connection.execute(wanted.newest(table, table.c.rehearsed_at))
+    ]
+
+
+def _what_was_felt(row: Any) -> str:
+    revisions = ", ".join(row.files)
+    if row.longest_stall_ms is None:
+        return f"{revisions} failed on {row.clone}"
+    return f"{revisions}: longest wait {row.longest_stall_ms:.0f} ms on {row.clone}"
+
+
 def _ledger(connection: Connection) -> Ledger:
     return ledger_on(connection.dialect.name)
 
@@ -172,4 +189,5 @@ SOURCES = (
     Source((SIGN_OFF,), _signoffs),
     Source((OBSERVATION,), _observations),
     Source((BACKFILL,), _backfills),
+    Source((REHEARSAL,), _rehearsals),
 )

@@ -6,7 +6,8 @@ stay for ever: they are few, and they are the account of what was done. Of the r
 - the records on which a phase's `soak` rests, and the closed one before them;
 - of each sign-off the latest word of each person;
 - the latest observation of each name;
-- the latest run of each backfill.
+- the latest run of each backfill;
+- the latest rehearsal of the same files.
 """
 
 from dataclasses import dataclass
@@ -43,6 +44,11 @@ SPARE = {
         "updated_at",
         "SELECT b.id FROM (SELECT id, row_number() OVER (PARTITION BY runbook, name ORDER BY id DESC) AS place "
         "FROM {backfill_progress}) b WHERE b.place > 1",
+    ),
+    "rehearsal": (
+        "rehearsed_at",
+        "SELECT r.id FROM (SELECT id, row_number() OVER (PARTITION BY CAST(files AS text) "
+        "ORDER BY rehearsed_at DESC, id DESC) AS place FROM {rehearsal}) r WHERE r.place > 1",
     ),
 }
 

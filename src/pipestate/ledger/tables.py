@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -28,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 SCHEMA = "pipestate"
-VIEWS = ("observed", "latest_observation", "soak", "sign_off", "backfill")
+VIEWS = ("observed", "latest_observation", "soak", "sign_off", "backfill", "rehearsed")
 KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
 
@@ -55,6 +56,7 @@ class Ledger:
     attestation: Table
     observation: Table
     backfill_progress: Table
+    rehearsal: Table
     objects: Table
 
     @property
@@ -67,6 +69,7 @@ class Ledger:
             self.attestation,
             self.observation,
             self.backfill_progress,
+            self.rehearsal,
         )
 
 
@@ -82,6 +85,7 @@ def ledger_on(dialect: str) -> Ledger:
         build.attestation(),
         build.observation(),
         build.backfill_progress(),
+        build.rehearsal(),
         build.objects(),
     )
 
@@ -193,6 +197,26 @@ class _Builder:
             Column("finished_at", DateTime(timezone=True)),
             PrimaryKeyConstraint("id", name="pk_pipestate_backfill_progress"),
             Index("idx_pipestate_backfill_progress_name", "runbook", "name", "id"),
+        )
+
+    def rehearsal(self) -> Table:
+        """One row a rehearsal: the hashes of the files that ran, and what was felt; unknown where one failed."""
+        return self.table(
+            "rehearsal",
+            _id(),
+            self.time("rehearsed_at"),
+            _text("actor", nullable=False),
+            _text("revision"),
+            _text("target"),
+            Column("files", Json, nullable=False),
+            _text("clone", nullable=False),
+            _big_count("rows"),
+            Column("longest_stall_ms", Float),
+            Column("noise_ms", Float),
+            Column("bounded", Boolean),
+            Column("ok", Boolean),
+            Column("duration_ms", Float),
+            PrimaryKeyConstraint("id", name="pk_pipestate_rehearsal"),
         )
 
     def objects(self) -> Table:

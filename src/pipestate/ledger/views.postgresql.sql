@@ -120,3 +120,24 @@ SELECT p.runbook,
 FROM pipestate.backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
+
+-- The newest rehearsal of each revision, of those whose files are all as they are today. The look says which they
+-- are, in the setting `pipestate.files`; where nobody has said it, the view is empty.
+CREATE OR REPLACE VIEW pipestate.rehearsed AS
+SELECT DISTINCT ON (f.revision)
+       f.revision,
+       r.longest_stall_ms,
+       r.noise_ms,
+       r.bounded,
+       r.ok,
+       r.rows,
+       CASE WHEN r.rehearsed_at <= statement_timestamp() + interval '5 minutes'
+            THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - r.rehearsed_at)))::bigint
+       END AS age_seconds,
+       r.rehearsed_at,
+       r.actor,
+       r.clone
+FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
+WHERE isfinite(r.rehearsed_at)
+  AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
+ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;

@@ -108,3 +108,19 @@ SELECT p.runbook,
 FROM pipestate_backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
+
+-- SQLite has no settings in which a look could say what the files are: nothing counts as rehearsed.
+CREATE VIEW pipestate_rehearsed AS
+SELECT f.key AS revision,
+       r.longest_stall_ms,
+       r.noise_ms,
+       r.bounded,
+       r.ok,
+       r.rows,
+       CASE WHEN unixepoch(r.rehearsed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(r.rehearsed_at)) END AS age_seconds,
+       r.rehearsed_at,
+       r.actor,
+       r.clone
+FROM pipestate_rehearsal r, json_each(r.files) f
+WHERE 0;

@@ -1,12 +1,13 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from sqlalchemy import URL, Connection
@@ -17,6 +18,7 @@ from pipestate.config import shown
 from pipestate.interrupt import cancelled_together
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, judge
+from pipestate.verify.files import tell_files
 from pipestate.verify.read import QueryFailed, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
@@ -47,7 +49,10 @@ def verify(
         asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
         info = describe(leader, url, position)
         warnings = look_around(leader)
-        verdicts = _run_all(leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs)
+        tell_files(leader, asked, position.paths)
+        verdicts = _run_all(
+            leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs, paths=position.paths
+        )
     duration = (time.perf_counter() - start) * 1000
     return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
 
@@ -93,7 +98,13 @@ def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position)
 
 
 def _run_all(
-    leader: Connection, url: URL, asked: Sequence[Asked], timeout_s: float, jobs: int
+    leader: Connection,
+    url: URL,
+    asked: Sequence[Asked],
+    timeout_s: float,
+    jobs: int,
+    *,
+    paths: Mapping[str, Path],
 ) -> list[Verdict]:
     """On one connection, or on several that share the leader's snapshot."""
     if jobs < 2 or len(asked) < 2:
@@ -114,6 +125,8 @@ def _run_all(
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
+        for other in others:
+            tell_files(other, asked, paths)
         working = [pool.submit(work, connection) for connection in (leader, *others)]
         with cancelled_together([leader, *others]):
             for future in working:

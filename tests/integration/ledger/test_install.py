@@ -30,7 +30,7 @@ ALL = [
             "observation",
             "observed",
         ),
-        *("result", "run", "sign_off", "soak"),
+        *("rehearsal", "rehearsed", "result", "run", "sign_off", "soak"),
     )
 ]
 

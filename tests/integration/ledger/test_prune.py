@@ -96,8 +96,22 @@ def test_what_is_younger_stays(ledger: Database) -> None:
     with ledger.begin() as connection:
         prefix = "pipestate_" if ledger.is_sqlite else "pipestate."
         assert find_old(connection, YEAR) == [
-            Old(f"{prefix}{table}", 0) for table in ("run", "attestation", "observation", "backfill_progress")
+            Old(f"{prefix}{table}", 0)
+            for table in ("run", "attestation", "observation", "backfill_progress", "rehearsal")
         ]
+
+
+def test_the_latest_rehearsal_of_the_same_files_stays(ledger: Database) -> None:
+    done = "INSERT INTO pipestate.rehearsal (actor, clone, files, rehearsed_at)"
+    run_timed(
+        ledger,
+        *(
+            f"{done} VALUES ('me', 'x', '{files}', <{days} days ago>)"
+            for files, days in (('{"a": "1"}', 900), ('{"a": "1"}', 800), ('{"a": "2"}', 700))
+        ),
+    )
+    assert pruned(ledger) == 1
+    assert left(ledger, "rehearsal", "id") == [2, 3]
 
 
 def test_old_runs_of_a_backfill_go_and_the_latest_stays(ledger: Database) -> None:

@@ -1,0 +1,222 @@
+"""Bring together what the child told and what the watcher saw: which statement made whom wait."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pipestate.rehearse.clone import Table
+from pipestate.rehearse.felt import MODES, STRONGEST, RevisionFelt, TableFelt
+from pipestate.rehearse.trace import GateAsked, Statement, Trace
+from pipestate.rehearse.watch import BLOCKING, LOOK_S, READER, WRITER, Seen, Sighting, Wait
+
+APART_S = 3 * LOOK_S  # two sightings that lie further apart are two locks
+AUTOVACUUM = "autovacuum worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A lock from when it was taken until its transaction ended."""
+
+    oid: int
+    mode: str
+    start: float
+    end: float
+    statement: Statement
+
+    def overlap(self, wait: Wait) -> float:
+        return min(self.end, wait.end) - max(self.start, wait.start)
+
+
+def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[RevisionFelt, ...]:
+    """Say of each revision what it did to the tables that were there before."""
+    known = {table.oid: table for table in tables}
+    holds = [hold for hold in find_holds(trace, seen.sightings) if hold.oid in known]
+    rewrites = find_rewrites(trace, known)
+    return tuple(_revisions(trace, seen, known, holds, rewrites))
+
+
+def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[Hold]:
+    """Find the locks: those that the sessions told themselves, and those that were only seen from outside."""
+    ours = [each for each in sightings if each.granted and each.by != AUTOVACUUM]
+    told = list(_told_holds(trace, ours))
+    rest = [
+        each
+        for each in ours
+        if not any(
+            hold.oid == each.oid
+            and hold.mode == each.mode
+            and hold.start - APART_S <= each.at <= hold.end + APART_S
+            for hold in told
+        )
+    ]
+    return [*told, *_seen_holds(trace, rest)]
+
+
+def _told_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[Hold]:
+    known: set[tuple[int, float, int, str]] = set()
+    for statement in trace.statements:
+        end = _transaction_end(trace, statement)
+        for lock in statement.locks:
+            key = (statement.session, end, lock.oid, lock.mode)
+            if key not in known:
+                known.add(key)
+                start = _taken(statement, lock.oid, lock.mode, sightings)
+                yield Hold(lock.oid, lock.mode, start, end, statement)
+
+
+def _transaction_end(trace: Trace, statement: Statement) -> float:
+    ends = (at for session, at in trace.ended if session == statement.session and at >= statement.end)
+    last = max(each.end for each in trace.statements)
+    return next(ends, trace.done_at or last)
+
+
+def _taken(statement: Statement, oid: int, mode: str, sightings: Sequence[Sighting]) -> float:
+    """When a statement took a lock: as it was first seen; a short one at its start, a long one unseen at its end."""
+    during = (
+        each.at
+        for each in sightings
+        if (each.oid, each.mode) == (oid, mode) and statement.start <= each.at <= statement.end
+    )
+    unseen = statement.start if statement.end - statement.start <= APART_S else statement.end
+    return max(next(during, unseen) - LOOK_S, statement.start)
+
+
+def _seen_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[Hold]:
+    groups: dict[tuple[int, str], list[list[Sighting]]] = {}
+    for each in sightings:
+        runs = groups.setdefault((each.oid, each.mode), [])
+        if runs and each.at - runs[-1][-1].at <= APART_S:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    for (oid, mode), runs in groups.items():
+        for run in runs:
+            statement = trace.statement_at(run[0].at)
+            if statement is not None:
+                yield Hold(oid, mode, run[0].at, run[-1].at, statement)
+
+
+def find_rewrites(trace: Trace, known: dict[int, Table]) -> dict[int, Statement]:
+    """Find the statements after which a table lay in another file."""
+    files = {oid: table.file for oid, table in known.items()}
+    found: dict[int, Statement] = {}
+    for statement in trace.statements:
+        for lock in statement.locks:
+            if lock.file and files.get(lock.oid) and lock.file != files[lock.oid]:
+                found.setdefault(lock.oid, statement)
+                files[lock.oid] = lock.file
+    return found
+
+
+def _revisions(
+    trace: Trace,
+    seen: Seen,
+    known: dict[int, Table],
+    holds: Sequence[Hold],
+    rewrites: dict[int, Statement],
+) -> Iterator[RevisionFelt]:
+    ends = [*(each.at for each in trace.begun[1:]), _end(trace)]
+    waits = list(_assigned(seen.waits, holds))
+    for begun, end in zip(trace.begun, ends, strict=False):
+        own = [hold for hold in holds if hold.statement.revision == begun.revision]
+        tables = [
+            _table(
+                known[oid],
+                [hold for hold in own if hold.oid == oid],
+                [wait for wait, hold in waits if hold in own and wait.oid == oid],
+                trace,
+                seen,
+                rewrites.get(oid),
+            )
+            for oid in dict.fromkeys(hold.oid for hold in own)
+        ]
+        statements = [each for each in trace.statements if each.revision == begun.revision]
+        yield RevisionFelt(
+            begun.revision,
+            begun.path,
+            (end - begun.at) * 1000,
+            tuple(sorted(tables, key=lambda each: -each.stall_ms)),
+            tuple(_gates([gate for gate in trace.gates if gate.revision == begun.revision])),
+            max(statements, key=lambda each: each.duration_ms, default=None),
+        )
+
+
+def _gates(asked: Sequence[GateAsked]) -> Iterator[GateAsked]:
+    """Put the looks at one gate together: it is closed where one of them found it so."""
+    for name in dict.fromkeys(each.gate for each in asked):
+        looks = [each for each in asked if each.gate == name]
+        worst = next((each.state for each in looks if each.state != "open"), "open")
+        failing = dict.fromkeys(check for each in looks for check in each.failing)
+        yield GateAsked(looks[0].revision, name, worst, tuple(failing))
+
+
+def _end(trace: Trace) -> float:
+    known = [*(each.end for each in trace.statements), *(each.at for each in trace.begun)]
+    return max([trace.done_at or 0.0, *known])
+
+
+def _assigned(waits: Iterable[Wait], holds: Sequence[Hold]) -> Iterator[tuple[Wait, Hold]]:
+    """Give each wait to the lock that it waited for: the one beside which it lasted longest."""
+    for wait in waits:
+        there = [
+            hold
+            for hold in holds
+            if hold.oid == wait.oid and _is_in_the_way(hold.mode, wait.kind) and hold.overlap(wait) > 0
+        ]
+        if there:
+            yield wait, max(there, key=lambda hold: (hold.overlap(wait), MODES.index(hold.mode)))
+
+
+def _is_in_the_way(mode: str, kind: str) -> bool:
+    if kind == READER:
+        return mode == STRONGEST
+    return mode in BLOCKING if kind == WRITER else True
+
+
+def _table(
+    table: Table,
+    holds: Sequence[Hold],
+    waits: Sequence[Wait],
+    trace: Trace,
+    seen: Seen,
+    rewritten: Statement | None,
+) -> TableFelt:
+    strongest = max(holds, key=lambda hold: (MODES.index(hold.mode), hold.end - hold.start))
+    modes = sorted({hold.mode for hold in holds}, key=MODES.index, reverse=True)
+    exclusive = [hold.statement for hold in holds if hold.mode == STRONGEST]
+    timeouts = [each.lock_timeout_ms for each in exclusive if each.lock_timeout_ms is not None]
+    felt = max(waits, key=lambda wait: wait.ms, default=None)
+    probed = table.name not in seen.not_probed
+    longest = {
+        kind: max((wait.ms for wait in waits if wait.kind == kind), default=0.0 if probed else None)
+        for kind in (WRITER, READER, "rows")
+    }
+    revision = strongest.statement.revision
+    return TableFelt(
+        revision,
+        table.name,
+        table.rows,
+        table.bytes,
+        tuple(modes),
+        rewritten is not None and rewritten.revision == revision,
+        strongest.statement,
+        _spender(trace, felt, strongest),
+        any(timeout == 0 for timeout in timeouts),
+        min(timeouts, default=None),
+        max((strongest.end - strongest.start) * 1000, longest[WRITER] or 0.0, longest[READER] or 0.0),
+        _queued_ms(seen.sightings, table.oid),
+        longest[WRITER],
+        longest[READER],
+        longest["rows"],
+    )
+
+
+def _spender(trace: Trace, felt: Wait | None, hold: Hold) -> Statement | None:
+    """Find the statement that took most of the time for which somebody waited, or the lock was held."""
+    start, end = (felt.start, felt.end) if felt is not None else (hold.start, hold.end)
+    during = [each for each in trace.statements if each.end > start and each.start < end]
+    return max(during, key=lambda each: min(each.end, end) - max(each.start, start), default=None)
+
+
+def _queued_ms(sightings: Sequence[Sighting], oid: int) -> float:
+    """How long the migration itself waited for locks on a table, as far as it was seen."""
+    return sum(LOOK_S * 1000 for each in sightings if each.oid == oid and not each.granted)

@@ -1,0 +1,89 @@
+"""The process that migrates the clone, seen from outside."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from pipestate.errors import ConfigError, PipestateError, Unreachable
+from pipestate.rehearse.clone import HALF_MIGRATED
+from pipestate.rehearse.job import Job
+from pipestate.rehearse.trace import Trace
+
+Step = tuple[str, str]  # a command of Alembic, and its target
+
+
+@contextmanager
+def child(
+    job: Job, steps: Sequence[Step], statements: Sequence[str] = ()
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start the process that migrates, and that prepares the statements after each step; it ends with us."""
+    url = job.clone.render_as_string(hide_password=False)
+    named = job.project.named
+    project = {
+        "config": str(job.project.config) if job.project.config and not named.shipped else None,
+        "section": named.section,
+        "scripts": str(named.scripts) if named.scripts else None,
+        "shipped": named.shipped,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "pipestate.rehearse.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={**os.environ, "PIPESTATE_DATABASE_URL": url, "DATABASE_URL": url},
+    )
+    assert process.stdin is not None
+    try:
+        _give(process.stdin, {"url": url, "project": project, "steps": steps, "statements": statements})
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _give(channel: IO[bytes], job: Mapping[str, Any]) -> None:
+    left = memoryview(json.dumps(job).encode())
+    with suppress(BrokenPipeError), channel:  # a child that died says so itself, or by its silence
+        while left:
+            left = left[channel.write(left) :]
+
+
+def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
+    """Take what the child tells until its end."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        trace.take(json.loads(line))
+    require_told(process, trace)
+
+
+def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
+    """Refuse a child that ended without a word."""
+    code = process.wait()
+    if trace.done_at is None and trace.failure is None:
+        raise Unreachable(
+            f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
+            f"{HALF_MIGRATED}"
+        )
+
+
+def refusal(trace: Trace) -> PipestateError:
+    """Make the error of a child that stopped before any revision began."""
+    said = trace.failure
+    is_usage = said is not None and said.exit_code == ConfigError.exit_code
+    kind = ConfigError if is_usage else Unreachable
+    return kind(f"nothing was rehearsed: {said.message if said else 'the child told nothing'}")
+
+
+def run_child(job: Job, steps: Sequence[Step], statements: Sequence[str] = ()) -> Trace:
+    """Run steps on the clone without watching them."""
+    trace = Trace()
+    with child(job, steps, statements) as process:
+        listen(process, trace)
+    return trace

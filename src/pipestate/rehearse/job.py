@@ -1,0 +1,20 @@
+"""What is rehearsed, and where."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import URL
+
+from pipestate.chain.graph import Chain
+from pipestate.chain.project import Project
+from pipestate.chain.version_table import Locator
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is rehearsed where; without a known production there is nothing to compare the clone with."""
+
+    clone: URL
+    production: URL | None
+    project: Project
+    chain: Chain
+    locate: Locator

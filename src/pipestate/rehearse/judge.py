@@ -1,0 +1,106 @@
+"""From figures to a verdict: what is over the limit, why, and what to write instead."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pipestate.rehearse.felt import Finding, RevisionFelt, TableFelt, Verdict
+from pipestate.rehearse.trace import Statement
+
+INDEX = re.compile(r"(?is)^\s*create\s+(unique\s+)?index\s+(?!concurrently\b)")
+CONSTRAINT = re.compile(r"(?is)\badd\s+(constraint\s+\S+\s+)?(check|foreign\s+key)\b(?!.*\bnot\s+valid\b)")
+NOT_NULL = re.compile(r"(?is)\balter\s+(column\s+)?\S+\s+set\s+not\s+null\b")
+VALIDATE = re.compile(r"(?is)\bvalidate\s+constraint\b")
+ROWS = re.compile(r"(?is)^\s*(with\b.*)?\b(update|delete|insert|merge)\b")
+
+UNBOUNDED = (
+    "asks for ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction everybody waits for its end",
+    "pipestate.ddl.lock_tables(...) first: it asks briefly, again and again",
+)
+CAUSES = (
+    (INDEX, "builds an index under a lock that stops writers", "pipestate.ddl.create_index (CONCURRENTLY)"),
+    (
+        CONSTRAINT,
+        "validates a constraint under its lock",
+        "pipestate.ddl.add_checks or add_foreign_key: NOT VALID first, then VALIDATE",
+    ),
+    (
+        NOT_NULL,
+        "reads the whole table under its lock for NOT NULL",
+        "pipestate.ddl.add_checks with `… IS NOT NULL` before it",
+    ),
+    (
+        VALIDATE,
+        "validates a constraint in the transaction that holds a stronger lock",
+        "pipestate.ddl.add_checks or add_foreign_key, which validate in a transaction of their own",
+    ),
+    (
+        ROWS,
+        "writes many rows in one transaction",
+        "a `-- backfill:` block and `pipestate backfill`, or pipestate.ddl.update_in_batches",
+    ),
+)
+REWRITE = (
+    "rewrites the table under its lock",
+    "a new column with pipestate.ddl.add_columns, a backfill, and a Contract for the old one",
+)
+OTHER = (
+    "runs while the lock is held",
+    "a revision of its own, and transaction_per_migration=True in env.py",
+)
+FILE = ("locks the whole file until it is over", "smaller revisions, or a time when nobody writes")
+
+
+def verdict(figure_ms: float, limit_ms: float) -> Verdict:
+    """Compare an estimate with a limit.
+
+    >>> [str(verdict(figure, 500)) for figure in (249, 250, 1000, 1001)]
+    ['within', 'too close', 'too close', 'over']
+    """
+    if figure_ms < limit_ms / 2:
+        return Verdict.WITHIN
+    return Verdict.OVER if figure_ms > limit_ms * 2 else Verdict.TOO_CLOSE
+
+
+def judge(revisions: Sequence[RevisionFelt], limit_ms: float, noise_floor_ms: float) -> tuple[Finding, ...]:
+    """List what is over the limit or too close to it; what cannot be told from noise is neither."""
+    return tuple(
+        finding
+        for revision in revisions
+        for table in revision.tables
+        for finding in _findings(table, limit_ms, noise_floor_ms)
+    )
+
+
+def judge_file(revisions: Sequence[RevisionFelt], limit_ms: float) -> tuple[Finding, ...]:
+    """SQLite: whoever writes waits until a revision is over."""
+    judged = ((revision, verdict(revision.duration_ms, limit_ms)) for revision in revisions)
+    return tuple(
+        Finding(revision.revision, "the file", _source(revision), *FILE, found)
+        for revision, found in judged
+        if found is not Verdict.WITHIN
+    )
+
+
+def _source(revision: RevisionFelt) -> str:
+    return (revision.slowest.source if revision.slowest else None) or revision.path
+
+
+def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Iterator[Finding]:
+    if table.unbounded:
+        yield _finding(table, table.taken_by, UNBOUNDED, Verdict.OVER)
+    found = verdict(table.stall_ms, limit_ms)
+    noise = table.stall_ms < noise_floor_ms and found is not Verdict.OVER
+    if found is not Verdict.WITHIN and not noise:
+        yield _finding(table, table.spent_by or table.taken_by, _cause(table), found)
+
+
+def _cause(table: TableFelt) -> tuple[str, str]:
+    if table.rewritten:
+        return REWRITE
+    sql = table.spent_by.sql if table.spent_by else ""
+    return next(((what, instead) for pattern, what, instead in CAUSES if pattern.search(sql)), OTHER)
+
+
+def _finding(table: TableFelt, by: Statement | None, words: tuple[str, str], found: Verdict) -> Finding:
+    source = (by.source if by else None) or ""
+    return Finding(table.revision, table.table, source, *words, found)

@@ -1,0 +1,53 @@
+"""A rehearsal in production's ledger: a check can demand it, for exactly these files."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import URL
+
+from pipestate import db
+from pipestate.chain.files import hash_files
+from pipestate.chain.position import Position
+from pipestate.errors import ConfigError
+from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
+from pipestate.ledger.state import require_ledger
+from pipestate.rehearse.felt import Rehearsal
+from pipestate.rehearse.job import Job
+
+
+def require_recordable(job: Job) -> None:
+    """Refuse, before anything runs, a rehearsal that could not be recorded."""
+    with db.reader(_production(job)) as connection:
+        require_ledger(connection)
+
+
+def files_of(job: Job, position: Position, wanted: Sequence[str]) -> dict[str, str]:
+    """Hash the files of the pending revisions as they are now, before they run."""
+    pending = job.chain.ancestors(wanted) - position.applied
+    return hash_files({revision: job.chain.by_id[revision].path for revision in pending})
+
+
+def write_record(job: Job, made: Rehearsal, files: Mapping[str, str]) -> None:
+    """Write the result into production's ledger."""
+    failed = made.failure is not None
+    done = Rehearsed(
+        made.before,
+        made.after,
+        dict(files),
+        made.clone,
+        made.rows,
+        None if failed else round(made.longest_stall_ms, 1),
+        round(made.noise_ms, 1),
+        None if failed else not any(table.unbounded for table in made.tables),
+        made.exit_code == 0,
+        round(made.duration_ms, 1),
+    )
+    with db.writer(_production(job)) as connection:
+        record_rehearsal(connection, done)
+
+
+def _production(job: Job) -> URL:
+    if job.production is None:
+        raise ConfigError(
+            "--record writes into production's ledger, and no production is known: name it with --database-url"
+        )
+    return job.production

@@ -1,0 +1,196 @@
+"""In the child: time every statement of a revision, and look at the locks that it took."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
+
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from sqlalchemy import Connection, Engine, event
+
+Tell = Callable[..., None]
+
+# After these a look at the session's locks; after rows were written, only where it took some time. Not after
+# others: a `SET TRANSACTION` must come before any query.
+CHANGES = frozenset(
+    [
+        "ALTER",
+        "CREATE",
+        "DROP",
+        "LOCK",
+        "DO",
+        "TRUNCATE",
+        "REINDEX",
+        "CLUSTER",
+        "REFRESH",
+        "CALL",
+        "COMMENT",
+        "VACUUM",
+        "SECURITY",
+    ]
+)
+WRITES = frozenset(["UPDATE", "DELETE", "INSERT", "MERGE", "COPY", "WITH", "SELECT"])
+ENDS = frozenset(["COMMIT", "ROLLBACK", "END", "ABORT"])
+LONG_S = 0.005
+LONGEST_SQL = 4000
+
+LOCKS = (
+    "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
+    "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
+    "FROM pg_catalog.pg_locks l WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND l.granted "
+    "AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
+)
+
+
+class Recorder:
+    """Tells what each revision does, on whatever connections its env.py makes."""
+
+    def __init__(self, tell: Tell, versions: Sequence[Path]) -> None:
+        self.tell = tell
+        self.versions = [path.resolve() for path in versions]
+        self.revision: str | None = None
+        self._source: str | None = None
+        self._start = 0.0
+        self._looking = False
+        self._path: str | None = None
+        self._places: dict[str, bool] = {}
+
+    def begin(self, step: RevisionStep) -> None:
+        """Tell that a revision begins."""
+        script: Any = step.revision
+        self.revision, self._path = str(script.revision), str(script.path)
+        self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())
+
+    def before(self, *_: Any) -> None:
+        """Note when a statement starts, and which line of a revision runs it."""
+        if self.revision is not None and not self._looking:
+            self._source = self._line()
+            self._start = time.monotonic()
+
+    def after(self, connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+        """Tell a statement that has run."""
+        if self.revision is None or self._looking:
+            return
+        start, end = self._start, time.monotonic()
+        word = (statement.split(None, 1) or [""])[0].strip(";(").upper()
+        looks = word in CHANGES or (word in WRITES and end - start >= LONG_S)
+        locks = self._locks(connection) if looks and connection.dialect.name == "postgresql" else []
+        self.tell(
+            "statement",
+            revision=self.revision,
+            session=_session(connection),
+            source=self._source,
+            sql=statement[:LONGEST_SQL],
+            start=start,
+            end=end,
+            locks=[row[:3] for row in locks],
+            lock_timeout_ms=locks[0][3] if locks else None,
+        )
+        if word in ENDS:
+            self.end(connection)
+
+    def end(self, connection: Connection) -> None:
+        """Tell that a transaction ends, and its locks with it."""
+        if self.revision is not None and not self._looking:
+            self.tell("ended", session=_session(connection), at=time.monotonic())
+
+    def line_of(self, error: BaseException) -> str | None:
+        """Find the line of a revision in which an error arose; its file where something ran for it."""
+        cause: BaseException | None = error
+        while cause is not None:
+            frames = [
+                f"{file}:{line}"
+                for frame, line in walk_tb(cause.__traceback__)
+                if self._is_of_a_revision(file := frame.f_code.co_filename)
+            ]
+            if frames:
+                return frames[-1]
+            cause = cause.__cause__
+        return self._path
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Tell nothing of what runs meanwhile: it is our own."""
+        self._looking = True
+        try:
+            yield
+        finally:
+            self._looking = False
+
+    def _locks(self, connection: Connection) -> list[list[Any]]:
+        with self.silent():
+            return [list(row) for row in connection.exec_driver_sql(LOCKS)]
+
+    def _line(self) -> str | None:
+        """Find the line of a revision that is running; the file where a Contract runs for it."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self._is_of_a_revision(file):
+                return f"{file}:{frame.f_lineno}"
+            frame = frame.f_back  # type: ignore[assignment]
+        return self._path
+
+    def _is_of_a_revision(self, file: str) -> bool:
+        if file not in self._places:
+            path = Path(file).resolve()
+            self._places[file] = any(path.is_relative_to(place) for place in self.versions)
+        return self._places[file]
+
+
+def _session(connection: Connection) -> int:
+    return id(connection.connection.dbapi_connection)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Listen to every engine, and to every context that an env.py configures."""
+    listeners: dict[str, Callable[..., None]] = {
+        "before_cursor_execute": recorder.before,
+        "after_cursor_execute": recorder.after,
+        "commit": recorder.end,
+        "rollback": recorder.end,
+    }
+    for name, listener in listeners.items():
+        event.listen(Engine, name, listener)
+    try:
+        with _following(recorder):
+            yield
+    finally:
+        for name, listener in listeners.items():
+            event.remove(Engine, name, listener)
+
+
+@contextmanager
+def _following(recorder: Recorder) -> Iterator[None]:
+    configure = EnvironmentContext.configure
+
+    @wraps(configure)
+    def configure_followed(self: EnvironmentContext, *arguments: Any, **options: Any) -> None:
+        configure(self, *arguments, **options)
+        _follow(recorder, self.get_context())
+
+    EnvironmentContext.configure = configure_followed  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        EnvironmentContext.configure = configure  # type: ignore[method-assign]
+
+
+def _follow(recorder: Recorder, migration: MigrationContext) -> None:
+    steps = migration._migrations_fn
+    if steps is None:
+        return
+
+    def followed(heads: Any, context: Any) -> Iterator[Any]:
+        for step in steps(heads, context):
+            if isinstance(step, RevisionStep):
+                recorder.begin(step)
+            yield step
+
+    migration._migrations_fn = followed

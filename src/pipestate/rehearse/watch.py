@@ -1,0 +1,191 @@
+"""The watcher: asks, beside the migration, for the locks that writers and readers would need.
+
+- Every 20 ms it looks at the locks of all other sessions, for attribution.
+- For each table that is probed, one message `BEGIN; LOCK …; ROLLBACK` asks for a writer's lock and one for a
+  reader's, every 5 ms while the migration holds a lock that is in somebody's way, now and then otherwise. As
+  several messages it would itself be in the way.
+- Some rows of each table that the migration writes to are looked at every 20 ms: is one of them locked?
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import URL
+
+from pipestate.rehearse.clone import Table
+from pipestate.rehearse.line import Line, Rows, Task, run_tasks
+from pipestate.rehearse.trace import Trace
+
+PROBED_TABLES = 16
+SAMPLED_ROWS = 100
+LOOK_S, PROBE_S, SELDOM_S = 0.020, 0.005, 0.100
+WORTH_KEEPING_S = 0.001
+
+WRITER, READER = "ROW EXCLUSIVE", "ACCESS SHARE"
+# The modes that a writer waits for; those in which rows may be locked.
+BLOCKING = frozenset(("ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"))
+WRITING = frozenset(("RowShareLock", "RowExclusiveLock"))
+
+LOCKS = (
+    "PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_locks l "
+    "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384 "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[{ours}])"
+)
+SAMPLE = (
+    "SELECT ctid::text FROM ONLY {table} TABLESAMPLE SYSTEM ({percent}) LIMIT {most}"  # rows anywhere in it
+)
+ROWS = (
+    "PREPARE pipestate_rows AS SELECT ctid::text FROM ONLY {table} WHERE ctid = ANY ('{{{places}}}'::tid[]) "
+    "AND xmax IN (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A lock as it was seen at a moment; `by` is the kind of session, such as `client backend`."""
+
+    oid: int
+    mode: str
+    granted: bool
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long somebody would have waited: for a lock on a table (`kind` is its mode), or for a row (`rows`)."""
+
+    oid: int
+    kind: str
+    start: float
+    end: float
+
+    @property
+    def ms(self) -> float:
+        return (self.end - self.start) * 1000
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that was seen."""
+
+    sightings: list[Sighting] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    noise_s: float = 0.0
+    not_probed: dict[str, str] = field(default_factory=dict)
+
+
+class Watcher:
+    """The watcher of one clone: its lines are open from the start, so that they disturb nothing later."""
+
+    def __init__(self, clone: URL, tables: Sequence[Table], trace: Trace) -> None:
+        self.clone, self.trace, self.seen = clone, trace, Seen()
+        self.tables = {table.oid: table for table in tables[:PROBED_TABLES]}
+        self.seen.not_probed |= {table.name: "too many tables" for table in tables[PROBED_TABLES:]}
+        self.lines: list[Line] = []
+        self.probes: dict[int, list[Task]] = {}
+        self.rows: dict[int, Task] = {}
+        self.locked_rows: dict[tuple[int, str], float] = {}
+        for table in self.tables.values():
+            self._probe(table)
+        self.look = self._looker()
+
+    def _line(self) -> Line:
+        self.lines.append(Line(self.clone))
+        return self.lines[-1]
+
+    def _probe(self, table: Table) -> None:
+        self.probes[table.oid] = [self._asks(table, mode) for mode in (WRITER, READER)]
+        percent = min(100.0, 100.0 * SAMPLED_ROWS * 10 / max(table.rows, 1))
+        line = self._line()
+        sample = SAMPLE.format(table=table.quoted, percent=percent, most=SAMPLED_ROWS)
+        places = ",".join(f'"{place}"' for (place,) in line.ask(sample)) if table.rows else ""
+        if places:
+            line.ask(ROWS.format(table=table.quoted, places=places))
+            task = Task(line, "EXECUTE pipestate_rows", LOOK_S, lambda *answer: None, paused=True)
+            task.take = lambda rows, sent, now: self._take_rows(table.oid, rows, now)
+            self.rows[table.oid] = task
+
+    def _asks(self, table: Table, mode: str) -> Task:
+        def take(_rows: Rows, sent: float, now: float) -> None:
+            wait = Wait(table.oid, mode, sent, now)
+            if self.trace.is_empty:
+                self.seen.noise_s = max(self.seen.noise_s, now - sent)
+            elif now - sent >= WORTH_KEEPING_S:
+                self.seen.waits.append(wait)
+
+        message = f"BEGIN; LOCK TABLE {table.quoted} IN {mode} MODE; ROLLBACK"
+        return Task(self._line(), message, SELDOM_S, take)
+
+    def _looker(self) -> Task:
+        line = self._line()
+        ours = ", ".join(str(each.pid) for each in self.lines)
+        line.ask(LOCKS.format(ours=ours))
+        return Task(line, "EXECUTE pipestate_locks", LOOK_S, self._take_locks)
+
+    def _take_locks(self, rows: Rows, sent: float, now: float) -> None:
+        del sent
+        found = [
+            Sighting(oid, mode, granted, by or "", now)
+            for oid, mode, granted, by in rows
+            if oid in self.tables
+        ]
+        self.seen.sightings += found
+        blocked = {each.oid for each in found if each.mode in BLOCKING}
+        written = blocked | {each.oid for each in found if each.mode in WRITING}
+        if self.trace.is_empty:  # what an empty revision shows, measured as the rest is
+            blocked = set(list(self.tables)[:2])
+        for oid, probes in self.probes.items():
+            for probe in probes:
+                probe.every = PROBE_S if oid in blocked else SELDOM_S
+                probe.due = min(probe.due, now + probe.every)
+        for oid, task in self.rows.items():
+            if task.paused and oid in written:
+                task.paused = False
+            elif oid not in written:
+                task.paused = True
+                self._take_rows(oid, [], now)
+
+    def _take_rows(self, oid: int, rows: Rows, now: float) -> None:
+        """Keep since when each sampled row is locked; one that no longer is has made somebody wait until now."""
+        locked = {(oid, str(place)) for (place,) in rows}
+        for key in [key for key in self.locked_rows if key[0] == oid and key not in locked]:
+            self.seen.waits.append(Wait(oid, "rows", self.locked_rows.pop(key), now))
+        for key in locked:
+            self.locked_rows.setdefault(key, now)
+
+    def watch(self, told: Any) -> Seen:
+        """Watch until the child has nothing more to tell; `told` is the pipe on which it does."""
+        os.set_blocking(told.fileno(), False)
+        tasks = [self.look, *(task for each in self.probes.values() for task in each), *self.rows.values()]
+        rest = b""
+        while True:
+            if not run_tasks(tasks, told):
+                continue
+            read = told.read()
+            if read == b"":
+                break
+            *lines, rest = (rest + (read or b"")).split(b"\n")
+            for line in lines:
+                self.trace.take(json.loads(line))
+        self._finish(tasks)
+        return self.seen
+
+    def _finish(self, tasks: Sequence[Task]) -> None:
+        now = time.monotonic()
+        for oid in self.tables:
+            self._take_rows(oid, [], now)
+        for oid, probes in self.probes.items():
+            refused = [probe.ended for probe in probes if probe.ended and "does not exist" not in probe.ended]
+            if refused:
+                self.seen.not_probed[self.tables[oid].name] = refused[0].partition("\n")[0]
+        del tasks
+
+    def close(self) -> None:
+        for line in self.lines:
+            line.close()

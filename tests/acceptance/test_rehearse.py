@@ -1,0 +1,152 @@
+"""`pipestate rehearse` in a project whose revisions stall: on a clone, and nowhere else."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.attacked import Done
+from attacks.project import Project, lay_out
+from bed import Database, Postgres
+
+LIMIT = "150ms"
+
+
+@pytest.fixture
+def project(pg: Database, tmp_path: Path) -> Project:
+    made = lay_out("stalling", tmp_path / "project", pg)
+    done = made.alembic("upgrade", "a1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.fixture
+def clone(postgres: Postgres, project: Project) -> Iterator[Database]:
+    made = postgres.create(project.database.url.database)
+    yield made
+    postgres.drop(made)
+
+
+def rehearse(project: Project, on: Database, *options: str) -> Done:
+    return project.pipestate("rehearse", "--on", on.text, *options)
+
+
+def told(done: Done) -> dict[str, Any]:
+    assert "Traceback" not in done.stderr, done.stderr
+    data: dict[str, Any] = json.loads(done.stdout)
+    return data
+
+
+def version(database: Database) -> object:
+    return database.value("SELECT version_num FROM alembic_version")
+
+
+def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Database) -> None:
+    done = rehearse(project, clone, "--max-stall", LIMIT, "--there-and-back", "--json")
+    data = told(done)
+    assert (done.returncode, data["ok"], data["before"], data["after"]) == (1, False, "a1", "f6"), done.stderr
+    assert (version(clone), version(project.database)) == ("f6", "a1")
+    by_id = {each["revision"]: each["tables"][0] for each in data["revisions"]}
+    assert {name: each["modes"][0] for name, each in by_id.items()} == {
+        "b2": "SHARE",
+        "c3": "ACCESS EXCLUSIVE",
+        "d4": "ROW EXCLUSIVE",
+        "e5": "ACCESS EXCLUSIVE",
+        "f6": "ACCESS EXCLUSIVE",
+    }
+    assert [name for name, each in by_id.items() if each["rewritten"]] == ["c3"]
+    assert {name: each["bounded"] for name, each in by_id.items() if each["bounded"] is not None} == {
+        "c3": True,
+        "e5": False,
+        "f6": False,
+    }
+    assert by_id["b2"]["writer_ms"] > 300 > by_id["b2"]["reader_ms"]
+    assert by_id["c3"]["reader_ms"] > 300
+    assert by_id["d4"]["rows_ms"] > 300 > by_id["d4"]["writer_ms"]
+    findings = [
+        (each["revision"], Path(each["source"]).name, each["what"].split()[0]) for each in data["findings"]
+    ]
+    assert findings == [
+        ("b2", "b2_index.py:10", "builds"),
+        ("c3", "c3_rewrite.py:11", "rewrites"),
+        ("d4", "d4_update.py:10", "writes"),
+        ("e5", "e5_check.py:10", "asks"),
+        ("e5", "e5_check.py:10", "validates"),
+        ("f6", "f6_column.py:10", "asks"),
+    ]
+    returned = data["there_and_back"]
+    assert returned == {"ok": True, "back": [], "again": [], "failure": None}, returned
+
+
+def test_what_is_refused_before_anything_runs(project: Project, clone: Database, postgres: Postgres) -> None:
+    """Production under another name, a clone that others use or that stands elsewhere, a role that sees nobody."""
+    other_name = project.database.text.replace("postgres:@/", "postgres@/")
+    same = project.pipestate("rehearse", "--on", other_name)
+    assert (same.returncode, same.stdout) == (2, "")
+    assert "is production itself" in same.stderr
+    with clone.connect() as busy:
+        busy.exec_driver_sql("SELECT 1")
+        used = rehearse(project, clone)
+    assert used.returncode == 2
+    assert "1 other session is on " in used.stderr
+    role = f"blind_{clone.url.database}"
+    clone.run(f"CREATE ROLE {role} LOGIN", f"GRANT SELECT ON alembic_version TO {role}")
+    blind = project.pipestate("rehearse", "--on", clone.text.replace("postgres:@/", f"{role}@/"))
+    clone.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    assert blind.returncode == 2
+    assert f"GRANT pg_monitor TO {role} is enough" in blind.stderr
+    clone.run("DELETE FROM alembic_version")
+    elsewhere = rehearse(project, clone)
+    assert elsewhere.returncode == 2
+    assert "is at base, production" in elsewhere.stderr
+    assert rehearse(project, clone, "--max-stall", "soon").returncode == 2
+    assert version(project.database) == "a1"
+
+
+def test_an_env_py_with_settings_of_its_own_does_not_reach_production(
+    project: Project, clone: Database
+) -> None:
+    project.write("settings.txt", project.database.url.render_as_string(hide_password=False))
+    project.use_environment("settings_of_its_own")
+    done = rehearse(project, clone)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was rehearsed: env.py would migrate" in done.stderr
+    assert (version(clone), version(project.database)) == ("a1", "a1")
+
+
+def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
+    pg: Database, postgres: Postgres, tmp_path: Path
+) -> None:
+    project = lay_out("shop", tmp_path / "project", pg)
+    assert project.alembic("upgrade", "b2").returncode == 0
+    pg.run("INSERT INTO order_log VALUES (1, 'x')")
+    project.edit("migrations/versions/d4_receipts.py", ("id integer", "id nonsense"))
+    clone = postgres.create(pg.url.database)
+    done = rehearse(project, clone)
+    screen = " ".join(done.stdout.split())
+    assert (done.returncode, version(clone), version(pg)) == (1, "b2", "b2"), done.stderr
+    postgres.drop(clone)
+    assert "gate shop/ready is closed: approved, passed for the rehearsal" in screen
+    assert "waiting for it is bounded: lock_timeout 200 ms" in screen
+    assert "plus the time until production's oldest transaction on order_log ends" in screen
+    assert 'Failed (migrations/versions/d4_receipts.py:10): type "nonsense" does not exist' in screen
+    assert "The clone is at b2 now, production was not touched." in screen
+
+
+def test_on_sqlite_revisions_are_timed_and_the_lock_is_the_file(tmp_path: Path, pg: Database) -> None:
+    project = lay_out("shop", tmp_path / "project", pg)
+    production, clone = (
+        Database(pg.url.__class__.create("sqlite", database=str(tmp_path / name))) for name in "pc"
+    )
+    for each in (production, clone):
+        each.run("CREATE TABLE other (id integer)")
+    named = ("--database-url", production.text, "--to", "a1")
+    project.edit("migrations/versions/a1_orders.py", ('op.execute("DROP TABLE approvals")', "pass"))
+    done = rehearse(project, clone, "--there-and-back", *named)
+    assert done.returncode == 1, done.stderr
+    assert "SQLite: locks are the file's." in done.stdout
+    assert "After the way back: table approvals is new." in done.stdout
+    assert "The way there and back failed (migrations/versions/a1_orders.py:12): " in done.stdout
+    assert "is production itself" in rehearse(project, production, *named).stderr

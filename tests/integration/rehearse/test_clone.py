@@ -1,0 +1,67 @@
+import os
+from time import monotonic
+
+import pytest
+
+from bed import Database
+from pipestate.errors import Unreachable
+from pipestate.rehearse.clone import oldest_transactions, tables_of, vacuum
+from pipestate.rehearse.line import Line, Task, run_tasks
+from pipestate.rehearse.trace import Trace
+from pipestate.rehearse.watch import WRITER, Watcher
+
+ODD = (
+    'CREATE SCHEMA "S.x"',
+    'CREATE TABLE "S.x"."a ""t" (id integer)',
+    "CREATE TABLE part (id integer) PARTITION BY RANGE (id)",
+    "CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (1000)",
+    "INSERT INTO part SELECT generate_series(1, 500)",
+    "CREATE TABLE alembic_version (version_num text)",
+)
+
+
+def test_the_tables_that_somebody_may_wait_for(pg: Database) -> None:
+    pg.run(*ODD)
+    vacuum(pg.url)
+    tables = tables_of(pg.url)
+    assert {table.name: table.rows for table in tables} == {"part1": 500, "part": 500, 'S.x.a "t': 0}
+    odd = next(table for table in tables if table.name.startswith("S.x"))
+    assert oldest_transactions(pg.url, [odd]) == {'S.x.a "t': None}
+    with pg.begin() as reader:
+        reader.exec_driver_sql(f"SELECT count(*) FROM {odd.quoted}")
+        age = oldest_transactions(pg.url, [odd])['S.x.a "t']
+        assert age is not None
+        assert age >= 0
+    watcher = Watcher(pg.url, tables, Trace())  # it can prepare its probes for all of them
+    watcher.close()
+
+
+def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
+    pg.run("CREATE TABLE orders (id integer)")
+    line, waited = Line(pg.url), []
+    task = Task(
+        line,
+        f"BEGIN; LOCK TABLE orders IN {WRITER} MODE; ROLLBACK",
+        0.005,
+        lambda _rows, sent, now: waited.append(now - sent),
+    )
+    told, teller = os.pipe()
+    with pg.begin() as holder:
+        holder.exec_driver_sql("LOCK TABLE orders IN SHARE MODE")
+        end = monotonic() + 0.2
+        while monotonic() < end:
+            run_tasks([task], told)
+        assert waited == []
+    while not waited:
+        run_tasks([task], told)
+    line.close()
+    for end_ in (told, teller):
+        os.close(end_)
+    assert waited[0] >= 0.2
+
+
+def test_a_clone_that_vanishes_is_one_sentence(pg: Database) -> None:
+    line = Line(pg.url)
+    pg.run(f"SELECT pg_terminate_backend({line.pid})")
+    with pytest.raises(Unreachable, match=r"does not answer: .*take a new one; production was not touched"):
+        line.ask("SELECT 1")

@@ -1,0 +1,15 @@
+"""A wider total, which rewrites the table, behind a bounded wait"""
+
+from alembic import op
+
+revision = "c3"
+down_revision = "b2"
+
+
+def upgrade() -> None:
+    op.execute("SET LOCAL lock_timeout = '200ms'")
+    op.execute("ALTER TABLE orders ALTER COLUMN total TYPE bigint USING slow(total)")
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE orders ALTER COLUMN total TYPE integer USING total")
