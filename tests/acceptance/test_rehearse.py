@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
 from bed import Database, Postgres
+from pipestate.render.rehearse import SCHEMA
 
 LIMIT = "150ms"
 
@@ -36,6 +38,7 @@ def rehearse(project: Project, on: Database, *options: str) -> Done:
 def told(done: Done) -> dict[str, Any]:
     assert "Traceback" not in done.stderr, done.stderr
     data: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
     return data
 
 
