@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
 from bed import Database, Postgres
+from pipestate.render.rehearse import SCHEMA
 
 LIMIT = "150ms"
 
@@ -36,6 +38,7 @@ def rehearse(project: Project, on: Database, *options: str) -> Done:
 def told(done: Done) -> dict[str, Any]:
     assert "Traceback" not in done.stderr, done.stderr
     data: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
     return data
 
 
@@ -82,8 +85,8 @@ def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Da
 
 def test_what_is_refused_before_anything_runs(project: Project, clone: Database, postgres: Postgres) -> None:
     """Production under another name, a clone that others use or that stands elsewhere, a role that sees nobody."""
-    other_name = project.database.text.replace("postgres:@/", "postgres@/")
-    same = project.pipestate("rehearse", "--on", other_name)
+    other_name = Database(project.database.url.update_query_dict({"application_name": "a-clone"}))
+    same = rehearse(project, other_name)
     assert (same.returncode, same.stdout) == (2, "")
     assert "is production itself" in same.stderr
     with clone.connect() as busy:
@@ -93,7 +96,7 @@ def test_what_is_refused_before_anything_runs(project: Project, clone: Database,
     assert "1 other session is on " in used.stderr
     role = f"blind_{clone.url.database}"
     clone.run(f"CREATE ROLE {role} LOGIN", f"GRANT SELECT ON alembic_version TO {role}")
-    blind = project.pipestate("rehearse", "--on", clone.text.replace("postgres:@/", f"{role}@/"))
+    blind = rehearse(project, Database(clone.url.set(username=role)))
     clone.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     assert blind.returncode == 2
     assert f"GRANT pg_monitor TO {role} is enough" in blind.stderr

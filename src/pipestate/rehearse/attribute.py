@@ -201,7 +201,7 @@ def _table(
         strongest.statement,
         _spender(trace, felt, strongest),
         any(timeout == 0 for timeout in timeouts),
-        min(timeouts, default=None),
+        max(timeouts, default=None),
         max((strongest.end - strongest.start) * 1000, longest[WRITER] or 0.0, longest[READER] or 0.0),
         _queued_ms(seen.sightings, table.oid),
         longest[WRITER],

@@ -47,7 +47,7 @@ OTHERS = text(
 TABLES = text(
     "SELECT c.oid::int8 AS oid, format('%I.%I', n.nspname, c.relname) AS quoted, "
     "CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END AS name, "
-    "greatest(c.reltuples, 0)::int8 AS rows, pg_table_size(c.oid) AS bytes, pg_relation_filenode(c.oid)::int8 AS file "
+    "CASE c.relkind WHEN 'p' THEN 0 ELSE greatest(c.reltuples, 0)::int8 END AS rows, pg_table_size(c.oid) AS bytes, pg_relation_filenode(c.oid)::int8 AS file "
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' "
     "AND n.nspname NOT IN ('information_schema', 'pipestate') AND (SELECT string_agg(a.attname, ' ') "

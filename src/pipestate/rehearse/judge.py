@@ -16,6 +16,10 @@ UNBOUNDED = (
     "asks for ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction everybody waits for its end",
     "pipestate.ddl.lock_tables(...) first: it asks briefly, again and again",
 )
+TOO_PATIENT = (
+    "asks for ACCESS EXCLUSIVE with a lock_timeout above the limit: so long everybody may wait behind it",
+    UNBOUNDED[1],
+)
 CAUSES = (
     (INDEX, "builds an index under a lock that stops writers", "pipestate.ddl.create_index (CONCURRENTLY)"),
     (
@@ -88,6 +92,8 @@ def _source(revision: RevisionFelt) -> str:
 def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Iterator[Finding]:
     if table.unbounded:
         yield _finding(table, table.taken_by, UNBOUNDED, Verdict.OVER)
+    elif (table.lock_timeout_ms or 0) > limit_ms:
+        yield _finding(table, table.taken_by, TOO_PATIENT, Verdict.OVER)
     found = verdict(table.stall_ms, limit_ms)
     noise = table.stall_ms < noise_floor_ms and found is not Verdict.OVER
     if found is not Verdict.WITHIN and not noise:

@@ -1,5 +1,6 @@
 """In the child: time every statement of a revision, and look at the locks that it took."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, Engine, event
 
 Tell = Callable[..., None]
 
-# After these a look at the session's locks; after rows were written, only where it took some time. Not after
+# After these a look at the session's locks; where rows were read or written, only if it took some time. Not after
 # others: a `SET TRANSACTION` must come before any query.
 CHANGES = frozenset(
     [
@@ -36,6 +37,8 @@ CHANGES = frozenset(
 )
 WRITES = frozenset(["UPDATE", "DELETE", "INSERT", "MERGE", "COPY", "WITH", "SELECT"])
 ENDS = frozenset(["COMMIT", "ROLLBACK", "END", "ABORT"])
+FIRST_WORD = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
+TO_SAVEPOINT = re.compile(r"(?i)\brollback\s+(work\s+|transaction\s+)?to\b")
 LONG_S = 0.005
 LONGEST_SQL = 4000
 
@@ -77,9 +80,8 @@ class Recorder:
         if self.revision is None or self._looking:
             return
         start, end = self._start, time.monotonic()
-        word = (statement.split(None, 1) or [""])[0].strip(";(").upper()
-        looks = word in CHANGES or (word in WRITES and end - start >= LONG_S)
-        locks = self._locks(connection) if looks and connection.dialect.name == "postgresql" else []
+        looks = connection.dialect.name == "postgresql" and may_lock(statement, end - start)
+        locks = self._locks(connection) if looks else []
         self.tell(
             "statement",
             revision=self.revision,
@@ -91,7 +93,7 @@ class Recorder:
             locks=[row[:3] for row in locks],
             lock_timeout_ms=locks[0][3] if locks else None,
         )
-        if word in ENDS:
+        if ends_transaction(statement):
             self.end(connection)
 
     def end(self, connection: Connection) -> None:
@@ -141,6 +143,32 @@ class Recorder:
             path = Path(file).resolve()
             self._places[file] = any(path.is_relative_to(place) for place in self.versions)
         return self._places[file]
+
+
+def first_word(statement: str) -> str:
+    """Return the first word of a statement, behind comments, in capitals.
+
+    >>> first_word("/* why */ -- who\\n (select 1)"), first_word("")
+    ('SELECT', '')
+    """
+    found = FIRST_WORD.match(statement)
+    return found[1].upper() if found else ""
+
+
+def ends_transaction(statement: str) -> bool:
+    """Say whether a statement ends a transaction; going back to a savepoint does not.
+
+    >>> [ends_transaction(each) for each in ("COMMIT", "rollback;", "ROLLBACK TO SAVEPOINT a", "SELECT 1")]
+    [True, True, False, False]
+    """
+    return first_word(statement) in ENDS and not TO_SAVEPOINT.search(statement)
+
+
+def may_lock(statement: str, seconds: float) -> bool:
+    """Say whether to look at the locks after a statement: a SELECT without FROM calls a function."""
+    word = first_word(statement)
+    calls = word == "SELECT" and " from " not in " ".join(statement.lower().split())
+    return word in CHANGES or calls or (word in WRITES and seconds >= LONG_S)
 
 
 def _session(connection: Connection) -> int:

@@ -20,6 +20,7 @@ from pipestate.rehearse.felt import (
 )
 from pipestate.rehearse.trace import Statement
 
+SCHEMA = Path(__file__).with_name("rehearse.schema.json")
 SCHEMA_VERSION = 1
 NAME_WIDTH = 10
 

@@ -70,6 +70,11 @@ def test_an_unbounded_request_fails_whatever_it_holds() -> None:
     assert "without a lock_timeout" in finding.what
 
 
+def test_a_patient_request_may_make_everybody_wait_as_long() -> None:
+    (finding,) = found(made_table(lock_timeout_ms=60_000.0, writer_ms=1.0))
+    assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+
+
 def test_near_the_limit_nobody_can_say() -> None:
     (finding,) = found(made_table(writer_ms=300.0))
     assert finding.verdict is Verdict.TOO_CLOSE

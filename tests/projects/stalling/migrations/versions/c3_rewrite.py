@@ -7,7 +7,7 @@ down_revision = "b2"
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '200ms'")
+    op.execute("SET LOCAL lock_timeout = '100ms'")
     op.execute("ALTER TABLE orders ALTER COLUMN total TYPE bigint USING slow(total)")
 
 
