@@ -22,6 +22,12 @@ from pipestate.config import parse_url
 from pipestate.db import look, reader
 from pipestate.embedded import embedded_binaries, embedded_redis, embedded_server
 
+# Workers may share a server: what others hold in their databases is not meant.
+ADVISORY_LOCKS_HERE = (
+    "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+    "WHERE l.locktype = 'advisory' AND d.datname = current_database()"
+)
+
 
 @contextmanager
 def postgres_server() -> Iterator[URL]:

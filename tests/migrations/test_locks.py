@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from alembics import Chain
-from bed import Database
+from bed import ADVISORY_LOCKS_HERE, Database
 from pipestate.ddl import MigrationError, lock_tables
 
 
@@ -151,10 +151,7 @@ def test_a_lent_connection_gets_its_settings_and_its_lock_back(pg_chain: Chain) 
         command.upgrade(config, "head")
         assert connection.exec_driver_sql("SHOW TimeZone").scalar() == "Asia/Tokyo"
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "7s"
-        assert (
-            connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").scalar()
-            == 0
-        )
+        assert connection.exec_driver_sql(ADVISORY_LOCKS_HERE).all() == []
     assert pg_chain.revision() == "0007"
 
 

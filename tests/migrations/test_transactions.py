@@ -6,7 +6,7 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection
 
-from bed import Database
+from bed import ADVISORY_LOCKS_HERE, Database
 from pipestate.gate import GateClosed
 from shops import LOG, OLD, Shop, open_shop
 
@@ -64,7 +64,7 @@ def test_a_run(shop: Shop, environment: str | None) -> None:
 
     shop.downgrade("b2")
     assert (shop.version(), shop.orders(), shop.log()) == ("b2", OLD, LOG)
-    assert not shop.database.rows("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
+    assert not shop.database.rows(ADVISORY_LOCKS_HERE)
 
 
 def upgrade_through(shop: Shop, connection: Connection, revision: str = "head") -> None:

@@ -791,6 +791,10 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
        AND NOT (classid = 'pg_trigger'::regclass
                 AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
      WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
@@ -2320,6 +2324,10 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
        AND NOT (classid = 'pg_trigger'::regclass
                 AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
      WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
