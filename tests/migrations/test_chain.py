@@ -14,6 +14,7 @@ NEW_TABLES = (
     "pipestate.run",
     "pipestate.result",
     "pipestate.backfill_progress",
+    "pipestate.rehearsal",
     "pipestate.attestation",
     "pipestate.observation",
     "pipeline_reconciliation",
