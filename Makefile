@@ -5,9 +5,6 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
 
-# Hundreds of programs are started here: what Python has compiled is kept.
-export PYTHONDONTWRITEBYTECODE :=
-
 .DEFAULT_GOAL := help
 .PHONY: help demo test lowest lint format long matrix screens rendered picture bench clean
 
