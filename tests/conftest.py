@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,9 @@ collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
 
 for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
     os.environ.pop(name, None)
+# Tests rewrite revisions; within a second, and of the same length, Python would take what it compiled before.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+sys.dont_write_bytecode = True
 
 
 def pytest_collection_finish() -> None:
