@@ -1,9 +1,9 @@
 """Locks: short requests, patience, a name for who is in the way, one migration at a time."""
 
 import subprocess
+import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from alembics import Chain
+from alembics import ROOT, Chain
 from bed import ADVISORY_LOCKS_HERE, Database
 from pipestate.ddl import MigrationError, lock_tables
 
@@ -94,8 +94,16 @@ def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
 
 def upgrade_at_once(chain: Chain, number: int) -> "list[subprocess.CompletedProcess[str]]":
     """Run `alembic upgrade head` in that many processes, all of them at the same time."""
-    with ThreadPoolExecutor(number) as pool:
-        return list(pool.map(lambda _: chain.cli("upgrade", "head"), range(number)))
+    command = [sys.executable, "-m", "alembic", "-x", f"url={chain.database.text}", "upgrade", "head"]
+    processes = [
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(number)
+    ]
+    ends = []
+    for process in processes:
+        out, err = process.communicate(timeout=240)
+        ends.append(subprocess.CompletedProcess(command, process.returncode, out, err))
+    return ends
 
 
 def test_twelve_upgrades_at_once_all_exit_zero(pg_chain: Chain) -> None:
