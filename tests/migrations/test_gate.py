@@ -129,7 +129,10 @@ def test_an_empty_table_is_nothing_to_lose(app: App) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ('["old_ordres"]', "revision b2 locks old_ordres, which does not exist: fix the name in `lock`"),
+        (
+            '["old_ordres"]',
+            "revision b2 locks old_ordres, which does not exist: correct the name in that revision",
+        ),
         ('["app.old_orders"]', "revision b2 locks app.old_orders, which does not exist"),
         ('"old_orders"', "lock='old_orders': give a list of the tables"),
         ("[]", "lock=[]: give a list of the tables"),

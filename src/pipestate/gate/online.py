@@ -39,7 +39,7 @@ from pipestate.verify.select import Asked
 from pipestate.verify.surroundings import find_planted
 
 ABSENT = (
-    "revision {revision} locks {table}, which does not exist: fix the name in `lock`, "
+    "revision {revision} locks {table}, which does not exist: correct the name in that revision, "
     "or write may_be_gone=True where that is right"
 )
 NOT_READ_COMMITTED = (

@@ -66,6 +66,8 @@ def plan_of(chain: Chain, position: Position, report: Report) -> list[Step]:
 
 def next_step(chain: Chain, steps: Sequence[Step], report: Report, calls: Calls) -> str:
     """Say in one sentence what to do now."""
+    if not steps:
+        return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"
     waiting = [step for step in steps if not step.applied]
     closed = [
         f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
