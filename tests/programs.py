@@ -1,12 +1,11 @@
 """`python -m pipestate ...` and `python -m alembic ...`, quickly.
 
-Starting Python and importing takes longer than most commands: a server has done both, once, and forks for
-each. What a program sees is its own: directory, environment, arguments, and files for its output.
+As the demo runs its commands, by forks of a server that has imported everything; here each has files for its
+output, and several run at once.
 """
 
 import multiprocessing
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
 from unittest.mock import patch
+
+from pipestate.pipeline.demo.programs import become
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["pytest", "programs", "warm"])
@@ -47,9 +48,4 @@ def run_program(
 def _main(argv: list[str], directory: Path, environment: dict[str, str], outputs: Path) -> None:
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(outputs / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = argv
-    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+    become(argv, directory, environment)

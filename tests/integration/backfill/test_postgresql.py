@@ -131,8 +131,12 @@ def test_a_row_that_is_locked_for_a_while_is_waited_for(
     said: list[str] = []
     with pg_orders.database.engine.connect() as other:
         other.exec_driver_sql("UPDATE orders SET old = 'x' WHERE id = 30")
-        threading.Timer(0.3, other.commit).start()
-        done = pg_orders.run(size=10, on_wait=said.append)
+
+        def let_go(sentence: str) -> None:
+            said.append(sentence)
+            other.commit()
+
+        done = pg_orders.run(size=10, on_wait=let_go)
         assert (done.rows_updated, said) == (
             50,
             ["somebody keeps rows of orders locked: trying again for 30 s"],

@@ -3,7 +3,6 @@
 import io
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, NullPool, create_engine, text
 
 from pipestate.config import parse_url, shipped_root
 from pipestate.errors import PipestateError
+from pipestate.pipeline.demo.programs import import_beforehand, run_program
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -49,6 +49,7 @@ class Stage:
 
         self.console = Console(highlight=False)
         self.storage.mkdir()
+        import_beforehand()
 
     @property
     def storage(self) -> Path:
@@ -95,15 +96,9 @@ class Stage:
         if self.pause:
             self._wait()
         sys.stdout.flush()
-        program, *arguments = shlex.split(command)
-        done = subprocess.run(
-            [sys.executable, *([] if program == "python" else ["-m", program]), *arguments],
-            env={**os.environ, **self.environment},
-            cwd=self.directory,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        self._require(command, done.returncode, code)
+        argv = shlex.split(command.removeprefix("python -m "))
+        environment = {**os.environ, **self.environment}
+        self._require(command, run_program(argv, cwd=self.directory, environment=environment), code)
 
     def _wait(self) -> None:
         try:
