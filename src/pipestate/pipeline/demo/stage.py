@@ -150,6 +150,11 @@ class Stage:
         self.tell("The servers go on. To work with them:")
         for name, value in self.environment.items():
             self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+        self.tell("To end them, and to remove what they leave:")
+        self.console.print(self.ending(), soft_wrap=True)
+
+    def ending(self) -> str:
+        """Write the command that ends the servers and removes what they leave."""
         data = Path(str(parse_url(self.database).query["host"]))
         servers = [(data / "postmaster.pid").read_text().split("\n")[0]]
         left = [data.parent, self.directory]
@@ -157,7 +162,4 @@ class Stage:
             with self.queues() as redis:
                 servers.append(str(redis.info("server")["process_id"]))
                 left.append(Path(str(redis.config_get("dir")["dir"])))
-        self.tell("To end them, and to remove what they leave:")
-        self.console.print(
-            f"kill {' '.join(servers)}; sleep 2; rm -r {' '.join(map(str, left))}", soft_wrap=True
-        )
+        return f"kill {' '.join(servers)}; sleep 2; rm -r {' '.join(map(str, left))}"
