@@ -48,7 +48,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('sites')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('sites')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
@@ -83,7 +83,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('site_progress')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('site_progress')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
@@ -118,7 +118,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('content_items')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('content_items')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
@@ -153,7 +153,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('jobs')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('jobs')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;

@@ -647,6 +647,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_current_stage')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
 END IF;
@@ -755,6 +763,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_updated_at')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
 END IF;
@@ -857,6 +873,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indrelid = to_regclass('sites')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_coordinator_enqueued exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 

@@ -43,8 +43,8 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+IF (SELECT relkind NOT IN ('r', 'p') FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but is no table (a view): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -59,7 +59,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('content_item_pipeline_state') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
+IF to_regclass('content_item_pipeline_state') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('content_item_pipeline_state') AND indisunique AND indisvalid AND indpred IS NULL AND (indnkeyatts = 1 OR EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p')) AND attname = 'id') THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
@@ -491,6 +491,14 @@ DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND conname = 'fk_cips_content_item' AND (confrelid <> to_regclass('content_items') OR confdeltype <> 'c')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('foreign key fk_cips_content_item on content_item_pipeline_state exists with another definition: %s; wanted: (content_item_id) to content_items(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'fk_cips_content_item'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c') AND EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -933,6 +941,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('uix_cips_content_item_pipeline')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_cips_content_item_pipeline exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
 END IF;
@@ -1035,6 +1051,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_pipeline_status_last_attempt exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1149,6 +1173,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_pipeline_status_created')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_created exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
 END IF;
@@ -1251,6 +1283,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_content_item_pipeline_status exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1365,6 +1405,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_error_code')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_error_code exists with another definition: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
 END IF;
@@ -1467,6 +1515,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_updated_at exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 

@@ -43,7 +43,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('job_results')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('job_results')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
@@ -78,7 +78,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('worker_heartbeats')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('worker_heartbeats')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
@@ -113,7 +113,7 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF (SELECT relkind <> 'r' FROM pg_class WHERE oid = to_regclass('queue_history')) THEN
+IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('queue_history')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
@@ -1003,6 +1003,14 @@ IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results')
 END IF;
 END $pipestate$;
 
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c') AND EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
 -- lock job_results, jobs where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
@@ -1175,6 +1183,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('uix_job_results_idempotency_key')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_job_results_idempotency_key exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
 END IF;
@@ -1277,6 +1293,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_job_results_job_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indrelid = to_regclass('job_results')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_job_results_job_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1391,6 +1415,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_job_results_status_created')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_status_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
 END IF;
@@ -1493,6 +1525,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_queue_history_job_id') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indrelid = to_regclass('queue_history')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_job_id exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('queue_history') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1607,6 +1647,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('queue_history') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_event')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_event exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
 END IF;
@@ -1709,6 +1757,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_queue_history_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indrelid = to_regclass('queue_history')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_created_at exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('queue_history') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 

@@ -12,6 +12,13 @@ from pipestate.ddl.definitions import Index
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.postgresql.locks import SESSION_LOCK_TIMEOUT, lock_tables
 from pipestate.ddl.postgresql.names import fitted
+from pipestate.ddl.postgresql.partitions import (
+    attach_indexes,
+    build_indexes,
+    is_partitioned,
+    no_steps_for_partitions,
+    prepare_index,
+)
 from pipestate.drivers import sqlstate
 
 BUILD_PATIENCE = "10min"
@@ -27,6 +34,7 @@ OLDEST_TRANSACTION = text(
 def create_index(index: Index) -> None:
     """Make sure that the index exists, is valid and is what it says.
 
+    0. On a partitioned table, build it partition by partition; what follows then finds nothing to do.
     1. An index of that name on another table, or one that belongs to a constraint: refuse.
     2. An INVALID one is what an interrupted build left: drop it concurrently.
     3. Build what is missing, concurrently; in place of another definition under a spare name.
@@ -34,6 +42,8 @@ def create_index(index: Index) -> None:
     """
     _refuse(index)
     sql.do_when(f"NOT {_exists(index)}", objects.remember("index", index.name))
+    if index.partitions if sql.is_offline() else sql.holds(is_partitioned(index.table)):
+        _build_by_partition(index)
     spare = _spare(index)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
@@ -46,13 +56,30 @@ def create_index(index: Index) -> None:
     _swap(index, spare)
 
 
-def drop_index(name: str) -> None:
-    """Drop an index of ours without blocking anybody."""
+def _build_by_partition(index: Index) -> None:
+    needed = f"{is_partitioned(index.table)} AND NOT {_valid(index)}"
+    prepare_index(index, needed)
     with sql.autocommit():
-        sql.execute_when(
-            f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}",
-            f"{sql.regclass(name)} IS NOT NULL AND {objects.is_ours('index', name)}",
+        sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
+        build_indexes(index, needed)
+        sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
+    attach_indexes(index, needed)
+
+
+def drop_index(name: str, *, partitions: bool = False) -> None:
+    """Drop an index of ours without blocking anybody; that of a partitioned table under a short lock."""
+    ours = f"{sql.regclass(name)} IS NOT NULL AND {objects.is_ours('index', name)}"
+    of_partitions = (
+        f"{ours} AND EXISTS (SELECT FROM pg_class WHERE oid = {sql.regclass(name)} AND relkind = 'I')"
+    )
+    if partitions if sql.is_offline() else sql.holds(of_partitions):
+        lock_tables(
+            when=of_partitions,
+            also=f"SELECT indrelid::regclass::text FROM pg_index WHERE indexrelid = {sql.regclass(name)}",
         )
+        sql.do_when(of_partitions, f"DROP INDEX {sql.name(name)}")
+    with sql.autocommit():
+        sql.execute_when(f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}", ours)
         sql.emit(objects.forget("index", name))
 
 
@@ -62,9 +89,7 @@ def _spare(index: Index) -> Index:
 
 
 def _oid(index: Index) -> str:
-    """The index as an expression: it lives in the schema of its table."""
-    schema, dot, _ = index.table.rpartition(".")
-    return sql.regclass(f"{schema}{dot}{index.name}")
+    return sql.regclass(index.full_name)
 
 
 def _exists(index: Index) -> str:
@@ -93,6 +118,15 @@ def _refuse(index: Index) -> None:
         "Drop or rename it, then run the same again",
         actual=actual,
     )
+    if sql.is_offline() and not index.partitions:
+        sql.refuse_when(is_partitioned(index.table), no_steps_for_partitions(index.table))
+    else:
+        sql.refuse_when(
+            f"{_is_other(index)} AND {is_partitioned(index.table)}",
+            f"index {index.name} exists with another definition: {{actual}}; wanted: {index.statement()}. "
+            f"{index.table} is partitioned, so it is not replaced: drop it, then run the same again",
+            actual=actual,
+        )
     sql.refuse_when(
         f"{_is_other(index)} AND EXISTS (SELECT FROM pg_constraint WHERE conindid = {_oid(index)})",
         f"index {index.name} exists with another definition: {{actual}}; wanted: {index.statement()}. It belongs to a "
@@ -118,7 +152,7 @@ def _build_when(index: Index, condition: str) -> None:
 
 def _swap(index: Index, spare: Index) -> None:
     ready = f"{_is_other(index)} AND {_valid(spare)}"
-    if not sql.is_offline() and not op.get_bind().exec_driver_sql(f"SELECT {ready}").scalar():
+    if not sql.is_offline() and not sql.holds(ready):
         return
     lock_tables(index.table, when=ready)
     sql.do(

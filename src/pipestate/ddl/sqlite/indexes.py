@@ -23,7 +23,8 @@ def create_index(index: Index) -> None:
         warn("index %s was another one (%s): rebuilt as %s", index.name, actual, index.statement())
 
 
-def drop_index(name: str) -> None:
+def drop_index(name: str, *, partitions: bool = False) -> None:
+    del partitions  # SQLite has none
     if objects.is_ours_on_sqlite("index", name):
         sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
         sql.emit(objects.forget("index", name))
