@@ -688,6 +688,8 @@ BEGIN
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
     FROM recorded, pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (check_id text, outcome text, level text, required text, observed jsonb, message text, duration_ms double precision);
+    EXCEPTION WHEN undefined_column OR undefined_table THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the ledger of this database is older than the pipestate that wrote this script (%s): bring it up to date with pipestate ledger install, then run the script again', SQLERRM);
     END;
   END IF;
     END IF;
@@ -1501,6 +1503,8 @@ BEGIN
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
     FROM recorded, pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (check_id text, outcome text, level text, required text, observed jsonb, message text, duration_ms double precision);
+    EXCEPTION WHEN undefined_column OR undefined_table THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the ledger of this database is older than the pipestate that wrote this script (%s): bring it up to date with pipestate ledger install, then run the script again', SQLERRM);
     END;
   END IF;
     END IF;
@@ -2202,6 +2206,8 @@ BEGIN
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
     FROM recorded, pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (check_id text, outcome text, level text, required text, observed jsonb, message text, duration_ms double precision);
+    EXCEPTION WHEN undefined_column OR undefined_table THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the ledger of this database is older than the pipestate that wrote this script (%s): bring it up to date with pipestate ledger install, then run the script again', SQLERRM);
     END;
   END IF;
     END IF;
