@@ -158,15 +158,3 @@ def server_version(clone: URL) -> str:
     with db.reader(clone) as connection:
         version: Any = connection.dialect.server_version_info or ()
         return f"{connection.dialect.name} {'.'.join(str(part) for part in version)}".strip()
-
-
-def oldest_transactions(production: URL, tables: list[Table]) -> dict[str, float | None]:
-    """Say for each table how many seconds production's oldest transaction on it has lasted; None where there is none."""
-    query = text(
-        "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_locks l "
-        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted "
-        "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-        "AND a.pid <> pg_backend_pid()"
-    )
-    with db.reader(production) as connection:
-        return {table.name: connection.execute(query, {"name": table.quoted}).scalar() for table in tables}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipestate.rehearse.felt import Finding, RevisionFelt, TableFelt, Verdict
+from pipestate.rehearse.felt import MOST_SCALED, Finding, RevisionFelt, TableFelt, Verdict
 from pipestate.rehearse.trace import Statement
 
 INDEX = re.compile(r"(?is)^\s*create\s+(unique\s+)?index\s+(?!concurrently\b)")
@@ -51,6 +51,10 @@ OTHER = (
     "runs while the lock is held",
     "a revision of its own, and transaction_per_migration=True in env.py",
 )
+BEYOND = (
+    f"locks a table of which production has more than {MOST_SCALED:.0f} times the rows: its time there is a guess",
+    "rehearse on a clone with at least a tenth of production's rows",
+)
 FILE = ("locks the whole file until it is over", "smaller revisions, or a time when nobody writes")
 
 
@@ -90,13 +94,16 @@ def _source(revision: RevisionFelt) -> str:
 
 
 def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Iterator[Finding]:
-    if table.unbounded:
+    if table.bounded is False:
         yield _finding(table, table.taken_by, UNBOUNDED, Verdict.OVER)
-    elif (table.lock_timeout_ms or 0) > limit_ms:
+    elif table.patience_ms > limit_ms:
         yield _finding(table, table.taken_by, TOO_PATIENT, Verdict.OVER)
-    found = verdict(table.stall_ms, limit_ms)
+    found = verdict(table.stall_ms * (table.scale or 1.0), limit_ms)
     noise = table.stall_ms < noise_floor_ms and found is not Verdict.OVER
-    if found is not Verdict.WITHIN and not noise:
+    if table.scale is None and found is not Verdict.OVER:
+        if table.is_in_the_way:
+            yield _finding(table, table.taken_by, BEYOND, Verdict.UNKNOWN)
+    elif found is not Verdict.WITHIN and not noise:
         yield _finding(table, table.spent_by or table.taken_by, _cause(table), found)
 
 
