@@ -1,5 +1,7 @@
 """The clone: what must be true of it before anything runs there, and what is on it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from pipestate.chain.position import Position
 from pipestate.chain.version_table import Locator
 from pipestate.config import shown
 from pipestate.environment.named import is_same
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, Unreachable
+from pipestate.interrupt import telling
 from pipestate.plural import many
 
 PRODUCTION = (
@@ -139,6 +142,18 @@ def _refuse_unfit(connection: Connection, said: dict[str, str]) -> None:
         who = ", ".join(f"pid {row.pid} ({row.application_name or row.usename})" for row in others[:5])
         count = many(len(others), "other session is", "other sessions are")
         raise ConfigError(BUSY.format(**said, count=count, who=who))
+
+
+@contextmanager
+def migrated(clone: URL) -> Iterator[None]:
+    """Say what becomes of the clone where Ctrl-C ends the run, or the clone vanishes."""
+    with telling(lambda: HALF_MIGRATED):
+        try:
+            yield
+        except Unreachable as error:
+            if HALF_MIGRATED in str(error):
+                raise
+            raise Unreachable(f"the clone {shown(clone)} is lost: {error}; {HALF_MIGRATED}") from error
 
 
 def vacuum(clone: URL) -> None:

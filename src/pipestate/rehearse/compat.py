@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pipestate import db
 from pipestate.config import shown
 from pipestate.errors import ConfigError
-from pipestate.interrupt import telling
 from pipestate.ledger.rehearsals import COMPAT, Rehearsed
 from pipestate.plural import many
 from pipestate.rehearse.child_process import refusal, run_child
-from pipestate.rehearse.clone import HALF_MIGRATED, require_clone
+from pipestate.rehearse.clone import migrated, require_clone
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.prepare import Prepared, prepare
 from pipestate.rehearse.recorded import files_of, require_recordable, write_record
@@ -73,11 +72,11 @@ def compat(
     counted = many(len(steps), "revision")
     say(f"preparing {many(len(given), 'statement')} before and after {counted}")
     start = time.monotonic()
-    with telling(lambda: HALF_MIGRATED):
+    with migrated(job.clone):
         trace = run_child(job, steps, given, begins)
-    if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
-        raise refusal(trace)
-    made = compare(job, position.current, given, trace)
+        if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
+            raise refusal(trace)
+        made = compare(job, position.current, given, trace)
     made = replace(made, duration_ms=(time.monotonic() - start) * 1000)
     if record:
         write_record(job, _as_record(made, files))

@@ -43,12 +43,17 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """How a request for ACCESS EXCLUSIVE met a patient reader: it gave up, or still waited after two seconds."""
+    """How a request for ACCESS EXCLUSIVE met a patient reader: it gave up, or still waited after two seconds.
+
+    `by` is the statement that asked; one that failed was never told.
+    """
 
     revision: str
     table: str
     gave_up: bool
     waited_ms: float
+    at: float = 0.0
+    by: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,7 @@ class RevisionFelt:
     tables: tuple[TableFelt, ...] = ()
     gates: tuple[GateAsked, ...] = ()
     slowest: Statement | None = None
+    loose: bool = False  # it changed something outside of a transaction: short locks were not seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from pipestate.config import shown
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
 from pipestate.rehearse.child_process import Step, child, listen, refusal, require_told
 from pipestate.rehearse.clone import Table, server_version
-from pipestate.rehearse.felt import STRONGEST, Rehearsal
+from pipestate.rehearse.felt import Rehearsal
 from pipestate.rehearse.job import Job
-from pipestate.rehearse.production import oldest_transactions, with_rows
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import Seen, Watcher
 
@@ -54,12 +53,6 @@ def _put_together(
     revisions = attribute(trace, seen, tables)
     names = {table.oid: table.name for table in tables}
     vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
-    strong = {table.table for each in revisions for table in each.tables if STRONGEST in table.modes}
-    locked = [table for table in tables if table.name in strong]
-    oldest: dict[str, float | None] = {}
-    if job.production is not None and tables:
-        oldest = oldest_transactions(job.production, locked)
-        revisions = with_rows(revisions, job.production, tables)
     return Rehearsal(
         shown(job.clone),
         server_version(job.clone),
@@ -72,8 +65,7 @@ def _put_together(
         seen.not_probed,
         tuple(sorted(names[oid] for oid in vacuumed)),
         shown(job.production) if job.production is not None else None,
-        oldest,
-        sum(table.rows for table in tables),
+        rows=sum(table.rows for table in tables),
         locks_file=job.clone.get_backend_name() == "sqlite",
     )
 

@@ -7,7 +7,7 @@ from sqlalchemy import URL, text
 
 from pipestate import db
 from pipestate.rehearse.clone import Table
-from pipestate.rehearse.felt import RevisionFelt
+from pipestate.rehearse.felt import STRONGEST, Rehearsal
 
 OLDEST = text(
     "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_locks l "
@@ -34,16 +34,22 @@ def count_rows(production: URL, tables: Sequence[Table]) -> dict[str, int | None
         return {table.name: connection.execute(ROWS, {"name": table.quoted}).scalar() for table in tables}
 
 
-def with_rows(
-    revisions: Sequence[RevisionFelt], production: URL, tables: Sequence[Table]
-) -> tuple[RevisionFelt, ...]:
-    """Put production's rows beside the clone's, so that estimates can be scaled."""
-    names = {each.table for revision in revisions for each in revision.tables}
-    known = count_rows(production, [table for table in tables if table.name in names])
-    return tuple(
-        replace(
-            revision,
-            tables=tuple(replace(each, production_rows=known.get(each.table)) for each in revision.tables),
-        )
-        for revision in revisions
+def beside_production(production: URL, made: Rehearsal, tables: Sequence[Table]) -> Rehearsal:
+    """Put beside what was felt on the clone how many rows production has, and who is in the way there now."""
+    locked = {each.table for each in made.tables if STRONGEST in each.modes}
+    touched = {each.table for each in made.tables}
+    known = count_rows(production, [table for table in tables if table.name in touched])
+    oldest = oldest_transactions(production, [table for table in tables if table.name in locked])
+    return replace(
+        made,
+        oldest=oldest,
+        revisions=tuple(
+            replace(
+                revision,
+                tables=tuple(
+                    replace(each, production_rows=known.get(each.table)) for each in revision.tables
+                ),
+            )
+            for revision in made.revisions
+        ),
     )

@@ -8,9 +8,8 @@ from pipestate.chain.graph import Chain
 from pipestate.chain.position import Position
 from pipestate.chain.stretch import ends
 from pipestate.errors import ConfigError
-from pipestate.interrupt import telling
 from pipestate.rehearse.child_process import Step
-from pipestate.rehearse.clone import HALF_MIGRATED, Table, require_clone, tables_of, vacuum
+from pipestate.rehearse.clone import Table, migrated, require_clone, tables_of, vacuum
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.felt import Finding, Rehearsal
 from pipestate.rehearse.job import Job
@@ -18,6 +17,7 @@ from pipestate.rehearse.judge import judge, judge_file
 from pipestate.rehearse.measure import measure
 from pipestate.rehearse.patient import find_asked, meet, with_meetings
 from pipestate.rehearse.phases import ask_phases, pair
+from pipestate.rehearse.production import beside_production
 from pipestate.rehearse.recorded import as_record, files_of, require_recordable, write_record
 from pipestate.rehearse.there_and_back import come_back, require_way_back
 from pipestate.rehearse.trace import Begins, Trace, untold
@@ -47,8 +47,11 @@ def rehearse(
     steps = pending_steps(job.chain, position, wanted)
     files = files_of(job, position, wanted) if record else {}
     down = require_way_back(job, position, wanted) if there_and_back else None
-    with telling(lambda: HALF_MIGRATED):
-        made = _rehearsed(job, position, steps, down, say, begins)
+    with migrated(job.clone):
+        tables = _prepared(job, say)
+        made = _rehearsed(job, position, steps, tables, down, say, begins)
+    if job.production is not None and tables:
+        made = beside_production(job.production, made, tables)
     made = replace(made, limit_ms=limit_ms, findings=_judged(made, limit_ms))
     if record:
         write_record(job, as_record(made, files))
@@ -66,9 +69,14 @@ def pending_steps(chain: Chain, position: Position, wanted: Sequence[str]) -> li
 
 
 def _rehearsed(
-    job: Job, position: Position, steps: Sequence[Step], down: Step | None, say: Say, begins: Begins
+    job: Job,
+    position: Position,
+    steps: Sequence[Step],
+    tables: Sequence[Table],
+    down: Step | None,
+    say: Say,
+    begins: Begins,
 ) -> Rehearsal:
-    tables = _prepared(job, say)
     phases = ask_phases(job)
     before = read_contents(job.clone) if down is not None else None
     with _copied(job, down, say) as twin:
@@ -81,7 +89,7 @@ def _rehearsed(
         if down is not None and before is not None:
             say(f"back to {down[1]}, and up again beside a patient reader")
             met, returned = come_back(job, down, steps, before, find_asked(made.revisions, tables))
-            return replace(made, revisions=with_meetings(made.revisions, met), returned=returned)
+            return replace(made, revisions=with_meetings(made.revisions, met, tables), returned=returned)
         return _tried(job, steps, made, tables, twin, say)
 
 
@@ -114,7 +122,7 @@ def _tried(
         return replace(made, not_tried=reason)
     say("upgrading the copy, beside a patient reader")
     meetings = meet(replace(job, clone=twin.url), steps, asked)
-    made = replace(made, revisions=with_meetings(made.revisions, meetings.met))
+    made = replace(made, revisions=with_meetings(made.revisions, meetings.met, tables))
     if meetings.failure is None:
         return made
     return replace(made, not_tried=f"the second run stopped: {meetings.failure.message}")

@@ -11,7 +11,8 @@ from pipestate.rehearse.child_process import Step, run_child
 from pipestate.rehearse.contents import Contents, differences, read_contents
 from pipestate.rehearse.felt import Met, Return
 from pipestate.rehearse.job import Job
-from pipestate.rehearse.patient import Asked, Meetings, meet
+from pipestate.rehearse.patient import Meetings, meet
+from pipestate.rehearse.readers import Asked
 
 
 def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
