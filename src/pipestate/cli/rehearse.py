@@ -133,7 +133,7 @@ def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
     from pipestate.render.compat import compat_as_data, compat_as_lines, compat_as_markdown
 
     if form is Plain.CONSOLE:
-        _show_lines(compat_as_lines(found), output)
+        _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)
     else:
         put(dumped(compat_as_data(found)) if form is Plain.JSON else compat_as_markdown(found), output)
 

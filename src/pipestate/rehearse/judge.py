@@ -7,7 +7,13 @@ from pipestate.rehearse.felt import MOST_SCALED, Finding, RevisionFelt, TableFel
 from pipestate.rehearse.trace import Statement
 
 INDEX = re.compile(r"(?is)^\s*create\s+(unique\s+)?index\s+(?!concurrently\b)")
-CONSTRAINT = re.compile(r"(?is)\badd\s+(constraint\s+\S+\s+)?(check|foreign\s+key)\b(?!.*\bnot\s+valid\b)")
+NAME = r'("[^"]+"|\S+)'
+CONSTRAINT = re.compile(
+    rf"(?is)\badd\s+(constraint\s+{NAME}\s+)?(check|foreign\s+key)\b(?!.*\bnot\s+valid\b)"
+)
+UNIQUE = re.compile(
+    rf"(?is)\badd\s+(constraint\s+{NAME}\s+)?(unique|primary\s+key|exclude)\b(?!\s*using\s+index\b)"
+)
 NOT_NULL = re.compile(r"(?is)\balter\s+(column\s+)?\S+\s+set\s+not\s+null\b")
 VALIDATE = re.compile(r"(?is)\bvalidate\s+constraint\b")
 ROWS = re.compile(r"(?is)^\s*(with\b.*)?\b(update|delete|insert|merge)\b")
@@ -26,6 +32,11 @@ CAUSES = (
         CONSTRAINT,
         "validates a constraint under its lock",
         "pipestate.ddl.add_checks or add_foreign_key: NOT VALID first, then VALIDATE",
+    ),
+    (
+        UNIQUE,
+        "builds the index of a constraint under its lock",
+        "pipestate.ddl.create_index(..., unique=True), then ADD CONSTRAINT … USING INDEX",
     ),
     (
         NOT_NULL,

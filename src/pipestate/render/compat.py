@@ -8,7 +8,7 @@ from typing import Any
 
 from pipestate.plural import many
 from pipestate.rehearse.compat import Compat, Told
-from pipestate.render.rehearse_words import near
+from pipestate.render.rehearse_words import filled, near
 from pipestate.safe import markdown, markdown_code
 
 SCHEMA = Path(__file__).with_name("compat.schema.json")
@@ -16,20 +16,20 @@ LONGEST = 100
 SHOWN = 10
 
 
-def compat_as_lines(found: Compat) -> Iterator[str]:
+def compat_as_lines(found: Compat, width: int = LONGEST) -> Iterator[str]:
     """Write what breaks, what changes, and what could not be prepared, with its reason."""
     for kind, all_told in (("breaks", found.broken), ("changes", found.changed)):
         for told in all_told:
-            yield f"{kind}: {_statement(told)}"
-            yield f"  {told.revision} ({near(told.path or '')}): {told.what}"
+            yield f"{kind}: {_statement(told, width - len(kind) - 2)}"
+            yield from filled(f"{told.revision} ({near(told.path or '')}): {told.what}", "  ", "    ", width)
     for reason, group in by_reason(found):
-        yield f"not prepared, {reason}: {len(group)}"
+        yield from filled(f"not prepared, {reason}: {len(group)}", "", "  ", width)
         for told in group[:SHOWN]:
-            yield f"  {_statement(told)}"
+            yield f"  {_statement(told, width - 2)}"
         if len(group) > SHOWN:
             yield f"  and {len(group) - SHOWN} more; --json shows them"
-    yield from _failure(found)
-    yield closing(found)
+    for line in (*_failure(found), closing(found)):
+        yield from filled(line, "", "  ", width)
 
 
 def by_reason(found: Compat) -> list[tuple[str, list[Told]]]:
@@ -57,9 +57,9 @@ def _failure(found: Compat) -> Iterator[str]:
         )
 
 
-def _statement(told: Told) -> str:
+def _statement(told: Told, longest: int = LONGEST) -> str:
     line = " ".join(told.statement.split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def compat_as_data(found: Compat) -> dict[str, Any]:

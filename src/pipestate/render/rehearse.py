@@ -1,6 +1,5 @@
 """A rehearsal on the terminal: what is certain, what is an estimate, what nobody can know."""
 
-import textwrap
 from collections.abc import Iterator
 
 from pipestate.plural import duration
@@ -75,19 +74,8 @@ def _certain(table: TableFelt) -> Iterator[str]:
 
 def _named(name: str, said: str, width: int) -> Iterator[str]:
     indent = " " * (4 + NAME_WIDTH)
-    yield from _filled(said, f"    {name:<{NAME_WIDTH}}", indent, width)
+    yield from words.filled(said, f"    {name:<{NAME_WIDTH}}", indent, width)
 
 
 def _wrapped(said: str, indent: str, width: int) -> Iterator[str]:
-    yield from _filled(said, indent, f"{indent}  ", width)
-
-
-def _filled(said: str, first: str, later: str, width: int) -> Iterator[str]:
-    yield from textwrap.wrap(
-        said,
-        width,
-        initial_indent=first,
-        subsequent_indent=later,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    yield from words.filled(said, indent, f"{indent}  ", width)

@@ -1,6 +1,7 @@
 """The sentences of a rehearsal, which the terminal and Markdown share."""
 
 import os
+import textwrap
 from collections.abc import Iterator
 
 from pipestate.plural import duration, many, size
@@ -192,3 +193,15 @@ def near(source: str) -> str:
     here = os.path.relpath(path)
     best = path if here.startswith("..") else here
     return f"{best}:{line}" if line else best
+
+
+def filled(said: str, first: str, later: str, width: int) -> Iterator[str]:
+    """Break a sentence into lines of this width, between words; `first` and `later` are their indents."""
+    yield from textwrap.wrap(
+        said,
+        width,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
