@@ -56,7 +56,7 @@ GENERAL = {
     **dict.fromkeys(("created_at", "started_at", "finished_at", "updated_at", "completed_at"), "any table"),
     **dict.fromkeys(("jobs", "pages", "stage", "country"), "English"),
     **dict.fromkeys(("actor", "found", "failed", "skipped"), "the ledger, reports"),
-    "soak": "a view of the ledger",
+    **dict.fromkeys(("soak", "rehearsed"), "views of the ledger"),
 }
 
 

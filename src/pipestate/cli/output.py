@@ -29,6 +29,14 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+class Plain(StrEnum):
+    """The formats of what is no report of checks."""
+
+    CONSOLE = "console"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
 def console() -> "Console":
     """Colour and width as the terminal has them; plain text, as wide as a log, into a pipe."""
     from rich.console import Console
@@ -52,7 +60,12 @@ def say(sentence: str, *, err: bool = False) -> None:
 
 
 def print_json(data: Any) -> None:
-    print(json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
+    print(dumped(data))
+
+
+def dumped(data: Any) -> str:
+    """Write data as JSON that a terminal does not obey."""
+    return json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
 def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:

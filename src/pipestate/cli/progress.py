@@ -1,11 +1,12 @@
-"""A bar for long work: on stderr, where that is a terminal; nothing otherwise."""
+"""A bar or a line for long work: on stderr, where that is a terminal; nothing otherwise."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pipestate.progress import Progress, untold
+from pipestate.safe import plain
 
 BAR_EVERY_S = 0.1
 
@@ -34,3 +35,23 @@ def progress(what: str, unit: str) -> Iterator[Progress]:
             bar.update(task, completed=done, total=total, rate="–" if speed is None else f"{speed:,.0f}")
 
         yield tell
+
+
+@contextmanager
+def stopwatch() -> Iterator[Callable[[str], None]]:
+    """Show a line with what runs now and how long it has; each text that is told begins anew.
+
+    It is drawn twice a second: what is measured meanwhile must not notice.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    import rich.progress
+    from rich.console import Console
+    from rich.progress import TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    screen = Console(stderr=True)
+    with rich.progress.Progress(*columns, console=screen, transient=True, refresh_per_second=2) as line:
+        task = line.add_task("")
+        yield lambda text: line.reset(task, description=plain(text), total=None)

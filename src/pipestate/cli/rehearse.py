@@ -1,19 +1,35 @@
 """`rehearse` and `compat`: the pending revisions on a clone, what production will feel and what will break."""
 
 import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli.options import AsJson, Perhaps, project_options
-from pipestate.cli.output import console, print_json, say
+from pipestate.cli.output import Plain, console, dumped, put, say
 from pipestate.errors import ConfigError
+from pipestate.safe import plain_lines
 
 if TYPE_CHECKING:
+    from pipestate.rehearse.compat import Compat
+    from pipestate.rehearse.felt import Rehearsal
     from pipestate.rehearse.job import Job
+    from pipestate.rehearse.trace import Begun
 
+WIDEST = 100
 On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
 To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
+Record = Annotated[
+    bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
+]
+Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the result there.", show_default=False)
+]
 
 
 @project_options
@@ -28,10 +44,10 @@ def rehearse(
     there_and_back: Annotated[
         bool, typer.Option("--there-and-back", help="Then down and up again: is everything as before?")
     ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
-    ] = False,
+    record: Record = False,
     json_: AsJson = False,
+    form: Form = Plain.CONSOLE,
+    output: Output = None,
 ) -> None:
     """Run the pending revisions on a clone, and say which locks they take and who would wait.
 
@@ -41,16 +57,14 @@ def rehearse(
     """
     from pipestate.chain.target import find_targets
     from pipestate.rehearse.run import rehearse
-    from pipestate.render.rehearse import rehearsal_as_data, rehearsal_as_lines
 
     job, limit = job_of(production, on), milliseconds(max_stall)
     targets = find_targets(job.chain, to)
-    found = rehearse(job, targets, limit, tell, there_and_back=there_and_back, record=record)
-    if json_:
-        print_json(rehearsal_as_data(found))
-    else:
-        for line in rehearsal_as_lines(found, min(console().width, 100)):
-            say(line)
+    with told() as (said, begins):
+        found = rehearse(
+            job, targets, limit, said, there_and_back=there_and_back, record=record, begins=begins
+        )
+    show_rehearsal(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
 
 
@@ -65,7 +79,10 @@ def compat(
         ),
     ],
     to: To = "heads",
+    record: Record = False,
     json_: AsJson = False,
+    form: Form = Plain.CONSOLE,
+    output: Output = None,
 ) -> None:
     """Prepare today's statements before and after the pending revisions, on a clone.
 
@@ -74,22 +91,59 @@ def compat(
     Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
     """
     from pipestate.chain.target import find_targets
-    from pipestate.rehearse.compat import compat, read_statements
-    from pipestate.render.compat import compat_as_data, compat_as_lines
+    from pipestate.rehearse.compat import compat
+    from pipestate.rehearse.statements import read_statements
 
     job = job_of(production, on)
     given = read_statements(statements, job.production or job.clone)
-    found = compat(job, find_targets(job.chain, to), given, tell)
-    if json_:
-        print_json(compat_as_data(found))
-    else:
-        for line in compat_as_lines(found):
-            say(line)
+    with told() as (said, begins):
+        found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
+    show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
+
+
+@contextmanager
+def told() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
+    """Tell on stderr how far it is: each part a line; on a terminal one line with the revision and the time."""
+    from pipestate.cli.progress import stopwatch
+
+    with stopwatch() as watch:
+        part = watch if sys.stderr.isatty() else tell
+        yield part, lambda begun: watch(f"{begun.revision} runs on the clone")
 
 
 def tell(said: str) -> None:
     say(f"pipestate: {said}", err=True)
+
+
+def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
+    """Print the result, or write it into the file."""
+    from pipestate.render.rehearse import rehearsal_as_lines
+    from pipestate.render.rehearse_data import rehearsal_as_data
+    from pipestate.render.rehearse_markdown import rehearsal_as_markdown
+
+    if form is Plain.CONSOLE:
+        _show_lines(rehearsal_as_lines(found, min(console().width, WIDEST)), output)
+    else:
+        put(dumped(rehearsal_as_data(found)) if form is Plain.JSON else rehearsal_as_markdown(found), output)
+
+
+def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
+    """Print the result, or write it into the file."""
+    from pipestate.render.compat import compat_as_data, compat_as_lines, compat_as_markdown
+
+    if form is Plain.CONSOLE:
+        _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)
+    else:
+        put(dumped(compat_as_data(found)) if form is Plain.JSON else compat_as_markdown(found), output)
+
+
+def _show_lines(lines: Iterator[str], output: Path | None) -> None:
+    if output is None:
+        for line in lines:
+            say(line)
+    else:
+        put(plain_lines("\n".join(lines)), output)
 
 
 def job_of(production: Perhaps, on: str) -> "Job":

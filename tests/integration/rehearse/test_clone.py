@@ -5,8 +5,9 @@ import pytest
 
 from bed import Database
 from pipestate.errors import Unreachable
-from pipestate.rehearse.clone import oldest_transactions, tables_of, vacuum
+from pipestate.rehearse.clone import tables_of, vacuum
 from pipestate.rehearse.line import Line, Task, run_tasks
+from pipestate.rehearse.production import oldest_transactions
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import WRITER, Watcher
 
