@@ -1,25 +1,23 @@
 """`rehearse` and `compat`: the pending revisions on a clone, what production will feel and what will break."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from pipestate.cli.clone import Where, clone_options, job_on, tell
 from pipestate.cli.options import AsJson, Perhaps, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pipestate.rehearse.job import Job
-
-On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
 To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
 
 
 @project_options
+@clone_options
 def rehearse(
     production: Perhaps,
-    on: On,
+    where: Where,
     to: To = "heads",
     max_stall: Annotated[
         str | None,
@@ -43,9 +41,11 @@ def rehearse(
     from pipestate.rehearse.run import rehearse
     from pipestate.render.rehearse import rehearsal_as_data, rehearsal_as_lines
 
-    job, limit = job_of(production, on), milliseconds(max_stall)
-    targets = find_targets(job.chain, to)
-    found = rehearse(job, targets, limit, tell, there_and_back=there_and_back, record=record)
+    where.require_rows({"--max-stall": max_stall, "--record": record})
+    limit = milliseconds(max_stall)
+    with job_on(production, where, to, record=record) as job:
+        targets = find_targets(job.chain, to)
+        found = rehearse(job, targets, limit, tell, there_and_back=there_and_back, record=record)
     if json_:
         print_json(rehearsal_as_data(found))
     else:
@@ -55,9 +55,10 @@ def rehearse(
 
 
 @project_options
+@clone_options
 def compat(
     production: Perhaps,
-    on: On,
+    where: Where,
     statements: Annotated[
         str,
         typer.Option(
@@ -77,32 +78,15 @@ def compat(
     from pipestate.rehearse.compat import compat, read_statements
     from pipestate.render.compat import compat_as_data, compat_as_lines
 
-    job = job_of(production, on)
-    given = read_statements(statements, job.production or job.clone)
-    found = compat(job, find_targets(job.chain, to), given, tell)
+    given = read_statements(statements, where.source(production))
+    with job_on(production, where, to) as job:
+        found = compat(job, find_targets(job.chain, to), given, tell)
     if json_:
         print_json(compat_as_data(found))
     else:
         for line in compat_as_lines(found):
             say(line)
     raise typer.Exit(found.exit_code)
-
-
-def tell(said: str) -> None:
-    say(f"pipestate: {said}", err=True)
-
-
-def job_of(production: Perhaps, on: str) -> "Job":
-    """Collect what a rehearsal needs; production is whatever the other commands would take, if there is one."""
-    from pipestate.chain.read import read_chain
-    from pipestate.chain.version_table import locator
-    from pipestate.config import parse_url
-    from pipestate.rehearse.job import Job
-
-    project = production.project
-    chain = read_chain(project)
-    clone = parse_url(on, source="--on")
-    return Job(clone, production.url, project, chain, locator(project, chain, production.version_table))
 
 
 def milliseconds(text: str | None) -> float | None:

@@ -144,7 +144,7 @@ def _put_together(
     if job.production is not None and locked:
         oldest = oldest_transactions(job.production, locked)
     return Rehearsal(
-        shown(job.clone),
+        job.clone_name,
         server_version(job.clone),
         position.current,
         _where(job),
