@@ -33,8 +33,8 @@ SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname), {NAME}, n.nspname::te
     has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'),
     row_security_active(c.oid),
     c.relpersistence = 'u',
-    (SELECT string_agg(a.attname, ' ') FROM pg_catalog.pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) IS NOT DISTINCT FROM 'version_num'
+    EXISTS (SELECT FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attname = 'version_num' AND NOT a.attisdropped)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND {OWN} AND {NOT_OF_AN_EXTENSION}
 ORDER BY 7 DESC, 2

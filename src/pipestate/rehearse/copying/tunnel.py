@@ -6,16 +6,17 @@ The certificate is asked for and looked at as libpq does for the same connection
 import asyncio
 import ssl
 import struct
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pipestate.rehearse.copying.relay import Way, relay
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 PORT = 5432
 VERIFYING = ("verify-ca", "verify-full")
-Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextmanager
@@ -30,10 +31,10 @@ def tunnel(info: Any, place: Path) -> Iterator[tuple[str, int]]:
     directory = place / "tunnel"
     directory.mkdir(mode=0o700)
 
-    async def far() -> Way:
+    async def far(_near: Way) -> Way:
         return await _through_tls(host, info.port, context, info.host)
 
-    with _serving(directory / f".s.PGSQL.{PORT}", far):
+    with relay(partial(asyncio.start_unix_server, path=directory / f".s.PGSQL.{PORT}"), far):
         yield str(directory), PORT
 
 
@@ -70,43 +71,3 @@ async def _through_tls(address: str, port: int, context: ssl.SSLContext, name: s
         raise ConnectionError("the server does not speak TLS any more")
     await writer.start_tls(context, server_hostname=name)
     return reader, writer
-
-
-@contextmanager
-def _serving(path: Path, far: Callable[[], Coroutine[Any, Any, Way]]) -> Iterator[None]:
-    """Listen on a socket while the block runs, in a thread; each connection is one to the far side."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            there, back = await far()
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
-        writer.close()
-
-    asyncio.run_coroutine_threadsafe(asyncio.start_unix_server(serve, path), loop).result()
-    try:
-        yield
-    finally:
-        asyncio.run_coroutine_threadsafe(_end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes until there is no more."""
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
-async def _end() -> None:
-    """Cancel the connections that are still open."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
