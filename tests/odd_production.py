@@ -1,5 +1,16 @@
 """A production database with one of everything that a copy can get wrong."""
 
+import re
+
+from sqlalchemy import text
+
+from alembics import ROOT
+from bed import Database, Postgres
+from pages import examples
+from pipestate.ledger.install import install
+
+READER = "pipestate_reader"
+
 # Roles belong to the whole server: {owner} and {reader} are this database's own.
 ODD = (
     "CREATE TYPE mood AS ENUM ('sad', 'it''s ok')",
@@ -85,3 +96,36 @@ GRANTS = (
     'GRANT SELECT ON ALL TABLES IN SCHEMA "S.x" TO {reader}',
     "GRANT SELECT ON SEQUENCE standalone TO {reader}",
 )
+
+
+def make_odd(postgres: Postgres) -> tuple[Database, Database]:
+    """Make an odd production, and the role of docs/read-only-role.md for it."""
+    production = postgres.create()
+    named = {"owner": f"owner_{production.url.database}", "reader": f"{READER}_{production.url.database}"}
+    with production.begin() as connection:
+        install(connection)
+        connection.execute(
+            text("INSERT INTO pipestate.observation (name, value, source, actor) VALUES ('x', 1, 's', 'a')")
+        )
+    production.run(
+        f"CREATE ROLE {named['owner']}", *(each.replace("{owner}", named["owner"]) for each in ODD)
+    )
+    for example in examples(ROOT / "docs" / "read-only-role.md"):
+        if example.language == "sql":
+            production.run(re.sub(rf"\b{READER}\b", named["reader"], example.text))
+    production.run(
+        *(each.format(**named) for each in GRANTS),
+        f"REVOKE TEMPORARY ON DATABASE {production.url.database} FROM PUBLIC",
+        f"ALTER DATABASE {production.url.database} SET app.tenant = 'it''s'",
+        f'ALTER ROLE {named["reader"]} SET search_path = public, "S.x"',
+        *LAST,
+    )
+    return production, Database(production.url.set(username=named["reader"], password="change me"))
+
+
+def drop_odd(postgres: Postgres, production: Database) -> None:
+    name = production.url.database
+    production.run(f"DROP SUBSCRIPTION follows_owner_{name}")
+    production.run(*(f"DROP OWNED BY {role}_{name} CASCADE" for role in ("owner", READER)))
+    postgres.drop(production)
+    Database(postgres.admin).run(*(f"DROP ROLE {role}_{name}" for role in ("owner", READER)))

@@ -53,4 +53,4 @@ def _of_server(production: URL, wanted: Wanted, place: Place, told: Told) -> Ite
         making = Making(production, admin, Dump(place.directory / "schema.dump", version), wanted, told)
         with telling(making.done):
             url = making.make()
-        yield url, how_to_end(version, place)
+        yield url, how_to_end(place)

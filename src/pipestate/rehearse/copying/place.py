@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import URL
 
 from pipestate.config import parse_url
-from pipestate.embedded import embedded_binaries, relax, start_server
+from pipestate.embedded import relax, start_server
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.rehearse.copying import reaper
 
@@ -57,10 +57,10 @@ def clone_server(version: int, place: Place) -> Iterator[URL]:
         server.cleanup()
 
 
-def how_to_end(version: int, place: Place) -> str:
-    """Write the command that stops a kept server and removes it."""
-    stop = embedded_binaries(version) / "pg_ctl"
-    return f"{stop} -D {place.directory / 'data'} stop && rm -r {place.directory}"
+def how_to_end(place: Place) -> str:
+    """Write the command that ends a kept server, and removes it."""
+    server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0]
+    return f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"
 
 
 def _start(data: Path, version: int) -> Any:

@@ -7,22 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from alembics import ROOT
 from bed import Database, Postgres
-from odd_production import GRANTS, LAST, ODD
-from pages import examples
+from odd_production import drop_odd, make_odd
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.interrupt import Interrupted
-from pipestate.ledger.install import install
 from pipestate.rehearse.contents import Contents, differences, read_contents
 from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.making import Told
 from pipestate.rehearse.copying.wanted import Wanted
 
-READER = "pipestate_reader"
 ALL = Wanted(2**30)
 
 
@@ -36,39 +31,6 @@ class Copied:
     clone: Database
     said: list[str]
     could_drop: bool
-
-
-def make_odd(postgres: Postgres) -> tuple[Database, Database]:
-    """Make an odd production, and the role of docs/read-only-role.md for it."""
-    production = postgres.create()
-    named = {"owner": f"owner_{production.url.database}", "reader": f"{READER}_{production.url.database}"}
-    with production.begin() as connection:
-        install(connection)
-        connection.execute(
-            text("INSERT INTO pipestate.observation (name, value, source, actor) VALUES ('x', 1, 's', 'a')")
-        )
-    production.run(
-        f"CREATE ROLE {named['owner']}", *(each.replace("{owner}", named["owner"]) for each in ODD)
-    )
-    for example in examples(ROOT / "docs" / "read-only-role.md"):
-        if example.language == "sql":
-            production.run(re.sub(rf"\b{READER}\b", named["reader"], example.text))
-    production.run(
-        *(each.format(**named) for each in GRANTS),
-        f"REVOKE TEMPORARY ON DATABASE {production.url.database} FROM PUBLIC",
-        f"ALTER DATABASE {production.url.database} SET app.tenant = 'it''s'",
-        f'ALTER ROLE {named["reader"]} SET search_path = public, "S.x"',
-        *LAST,
-    )
-    return production, Database(production.url.set(username=named["reader"], password="change me"))
-
-
-def drop_odd(postgres: Postgres, production: Database) -> None:
-    name = production.url.database
-    production.run(f"DROP SUBSCRIPTION follows_owner_{name}")
-    production.run(*(f"DROP OWNED BY {role}_{name} CASCADE" for role in ("owner", READER)))
-    postgres.drop(production)
-    Database(postgres.admin).run(*(f"DROP ROLE {role}_{name}" for role in ("owner", READER)))
 
 
 def can_drop(production: Database) -> bool:
@@ -181,10 +143,10 @@ def abandoned(database: Database, wanted: Wanted, told: Told, expected: type[Pip
 def test_production_that_goes_away_and_ctrl_c_leave_nothing_behind(pg: Database) -> None:
     pg.run("CREATE TABLE a AS SELECT generate_series(1, 1000) AS id", "CREATE TABLE b (id integer)")
 
+    ended = "application_name = 'pipestate clone' AND datname = current_database()"
+
     def end_the_reader(done: int, total: int) -> None:
-        pg.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pipestate clone'"
-        )
+        pg.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ended}")
 
     said = abandoned(pg, ALL, Told(on_progress=end_the_reader), Unreachable)
     assert re.match(
