@@ -143,12 +143,12 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__doc__,
         function.__module__,
     )
-    return _with_options(
+    return with_options(
         command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation in (Target, Perhaps) else {})
     )
 
 
-def _with_options(
+def with_options(
     command: Callable[..., Any], own: list[inspect.Parameter], options: dict[str, Any]
 ) -> Callable[..., Any]:
     """Give a function the signature that Typer makes a command of."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipestate.cli.clone import Where, clone_options, job_on, tell
 from pipestate.cli.options import AsJson, Perhaps, project_options
 from pipestate.cli.output import Plain, console, dumped, put, say
 from pipestate.errors import ConfigError
@@ -17,11 +18,9 @@ from pipestate.safe import plain_lines
 if TYPE_CHECKING:
     from pipestate.rehearse.compat import Compat
     from pipestate.rehearse.felt import Rehearsal
-    from pipestate.rehearse.job import Job
     from pipestate.rehearse.trace import Begun
 
 WIDEST = 100
-On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
 To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
 Record = Annotated[
     bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
@@ -33,9 +32,10 @@ Output = Annotated[
 
 
 @project_options
+@clone_options
 def rehearse(
     production: Perhaps,
-    on: On,
+    where: Where,
     to: To = "heads",
     max_stall: Annotated[
         str | None,
@@ -58,9 +58,10 @@ def rehearse(
     from pipestate.chain.target import find_targets
     from pipestate.rehearse.run import rehearse
 
-    job, limit = job_of(production, on), milliseconds(max_stall)
-    targets = find_targets(job.chain, to)
-    with told() as (said, begins):
+    where.require_rows({"--max-stall": max_stall, "--record": record})
+    limit = milliseconds(max_stall)
+    with job_on(production, where, to, record=record) as job, told() as (said, begins):
+        targets = find_targets(job.chain, to)
         found = rehearse(
             job, targets, limit, said, there_and_back=there_and_back, record=record, begins=begins
         )
@@ -69,9 +70,10 @@ def rehearse(
 
 
 @project_options
+@clone_options
 def compat(
     production: Perhaps,
-    on: On,
+    where: Where,
     statements: Annotated[
         str,
         typer.Option(
@@ -94,9 +96,8 @@ def compat(
     from pipestate.rehearse.compat import compat
     from pipestate.rehearse.statements import read_statements
 
-    job = job_of(production, on)
-    given = read_statements(statements, job.production or job.clone)
-    with told() as (said, begins):
+    given = read_statements(statements, where.source(production))
+    with job_on(production, where, to) as job, told() as (said, begins):
         found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
     show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
@@ -110,10 +111,6 @@ def told() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
     with stopwatch() as watch:
         part = watch if sys.stderr.isatty() else tell
         yield part, lambda begun: watch(f"{begun.revision} runs on the clone")
-
-
-def tell(said: str) -> None:
-    say(f"pipestate: {said}", err=True)
 
 
 def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
@@ -144,19 +141,6 @@ def _show_lines(lines: Iterator[str], output: Path | None) -> None:
             say(line)
     else:
         put(plain_lines("\n".join(lines)), output)
-
-
-def job_of(production: Perhaps, on: str) -> "Job":
-    """Collect what a rehearsal needs; production is whatever the other commands would take, if there is one."""
-    from pipestate.chain.read import read_chain
-    from pipestate.chain.version_table import locator
-    from pipestate.config import parse_url
-    from pipestate.rehearse.job import Job
-
-    project = production.project
-    chain = read_chain(project)
-    clone = parse_url(on, source="--on")
-    return Job(clone, production.url, project, chain, locator(project, chain, production.version_table))
 
 
 def milliseconds(text: str | None) -> float | None:
