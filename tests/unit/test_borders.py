@@ -32,6 +32,7 @@ LAYERS = (
         "db",
         "embedded",
         "web",
+        "webhook",
     ),
     ("runbook",),
     ("chain",),
