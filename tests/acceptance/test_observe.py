@@ -147,3 +147,18 @@ def test_prefect_cloud_gets_the_key_of_the_environment(
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation() + header, world)
     assert done.returncode == 0, done.stderr
     assert prefect.asked[0].headers["Authorization"] == f"Bearer {world['PREFECT_API_KEY']}"
+
+
+def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
+    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+) -> None:
+    prefect.replies = lambda _: as_reply({"50%": 7})
+    lines = "[pipestate:observe]\nhalf = http ${PREFECT_API_URL}?q=a%20b%(here)s path='$[\"50%\"]'\n"
+    done = observe(pg_expanded.database, tmp_path, lines, world)
+    assert (done.returncode, done.stdout) == (0, "half = 7\n"), done.stderr
+    assert prefect.asked[0].path == "/api?q=a%20b%(here)s"
+    shipped = (ROOT / "alembic.ini").read_text().replace("%(here)s/alembic", str(ROOT / "alembic"))
+    (tmp_path / "alembic.ini").write_text(shipped.replace("[pipestate:observe]\n", lines))
+    environment = {**os.environ, "PIPESTATE_DATABASE_URL": pg_expanded.database.text}
+    done = run_program(["alembic", "current"], cwd=tmp_path, environment=environment)
+    assert (done.returncode, done.stdout.strip()) == (0, "0005"), done.stderr

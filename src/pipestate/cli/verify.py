@@ -54,7 +54,7 @@ def verify(
         typer.Option(
             "--notify",
             metavar="URL",
-            help="With --record: a webhook that is told when a gate opens or closes; else PIPESTATE_NOTIFY_URL.",
+            help="With --record: a webhook to tell when a gate opens or closes; repeatable.",
             show_default=False,
         ),
     ] = None,
