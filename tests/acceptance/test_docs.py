@@ -20,6 +20,7 @@ from pages import PAGES, Example, Shell, commands, database_of, examples, lay_ou
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.render.machine import SCHEMA
+from pipestate.render.notice import SCHEMA as NOTICE_SCHEMA
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, page_of
 from pipestate.runbook.lint import findings
@@ -177,9 +178,10 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
         assert findings(f"{head}{example.text}```\n", example.page) == []
 
 
-def test_the_sample_of_the_json_is_valid() -> None:
-    (sample,) = [each for each in EXAMPLES if each.language == "json"]
-    jsonschema.validate(json.loads(sample.text), json.loads(SCHEMA.read_text()))
+@pytest.mark.parametrize(("key", "schema"), [('"runbooks"', SCHEMA), ('"changes"', NOTICE_SCHEMA)])
+def test_the_samples_of_the_json_are_valid(key: str, schema: Path) -> None:
+    (sample,) = [each for each in EXAMPLES if each.language == "json" and key in each.text]
+    jsonschema.validate(json.loads(sample.text), json.loads(schema.read_text()))
 
 
 def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> None:
@@ -197,6 +199,13 @@ def test_every_key_of_the_json_is_explained() -> None:
     for part in [*parts, *schema["$defs"].values()]:
         for key in part["properties"]:
             assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+def test_every_metric_is_explained_and_no_other() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    source = (ROOT / "src" / "pipestate" / "render" / "openmetrics.py").read_text()
+    made = set(re.findall(r'Family\(\s*"(pipestate_\w+)"', source))
+    assert made == set(re.findall(r"`(pipestate_\w+)`", page)) - {"pipestate_version"}
 
 
 def test_every_directive_is_explained() -> None:

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from attacks.attacked import finish
+from attacks.attacked import finish, install_ledger
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, state_of
 from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, wait_until
+from web_servers import serving
 
 SLOW = (
     "CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN 0; END $$"
@@ -99,3 +100,20 @@ def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
     wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
     assert done.returncode != 0
     assert state_of(gated.database) == AT_B2
+
+
+def test_ctrl_c_while_a_webhook_does_not_answer(gated: Project) -> None:
+    """What was recorded stays recorded."""
+    approve(gated)
+    install_ledger(gated.database, gated.root)
+    with serving() as server:
+        server.replies = server.never
+        command = ("-m", "pipestate", "verify", "--record", "--notify", f"{server.url}/s3cr3t")
+        with gated.running(*command) as process:
+            wait_until(lambda: has_ended(process) or server.asked, "the message is being sent")
+            process.send_signal(signal.SIGINT)
+            done = finish(process, patience_s=3)
+    assert done.returncode == 3
+    assert done.stderr.startswith("pipestate: interrupted: a message to a webhook was being sent")
+    assert "s3cr3t" not in done.stderr
+    assert gated.database.value("SELECT count(*) FROM pipestate.run WHERE event = 'verify'") == 1

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError
+from pipestate.paths import replace_text
 from pipestate.safe import json_text, plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pipestate.chain.calls import Calls
+    from pipestate.ledger.latest import Latest
     from pipestate.verify.report import Report
 
 
@@ -27,6 +29,7 @@ class Format(StrEnum):
     JUNIT = "junit"
     GITHUB = "github"
     MARKDOWN = "markdown"
+    OPENMETRICS = "openmetrics"
 
 
 class Plain(StrEnum):
@@ -68,7 +71,9 @@ def dumped(data: Any) -> str:
     return json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
-def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
+def show(
+    report: "Report", form: Format, output: Path | None, calls: "Calls", latest: "Latest | None" = None
+) -> None:
     """Render the report; into the file, if one is named. What should be known about the session goes to stderr."""
     for warning in report.warnings:
         say(f"warning: {warning}", err=True)
@@ -77,20 +82,21 @@ def show(report: "Report", form: Format, output: Path | None, calls: "Calls") ->
 
         print_report(report, console(), calls)
         return
-    put(render(report, form, calls), output)
+    put(render(report, form, calls, latest), output, at_once=form is Format.OPENMETRICS)
 
 
-def put(text: str, output: Path | None) -> None:
+def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
+    """Print a text, or write it to a file; `at_once` never lets anybody read a half of it."""
     if output is None:
         print(text)
         return
     try:
-        output.write_text(text + "\n", encoding="utf-8")
+        (replace_text if at_once else Path.write_text)(output, text + "\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(report: "Report", form: Format, calls: "Calls") -> str:
+def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:
     """Formats are loaded when they are used: a command starts no slower for those it does not need."""
     if form is Format.JSON:
         from pipestate.render.machine import as_json
@@ -108,6 +114,10 @@ def render(report: "Report", form: Format, calls: "Calls") -> str:
         from pipestate.render.markdown import as_markdown
 
         return as_markdown(report, calls)
+    if form is Format.OPENMETRICS:
+        from pipestate.render.openmetrics import as_openmetrics
+
+        return as_openmetrics(report, latest)
     from rich.console import Console
 
     from pipestate.render.console import print_report
