@@ -56,7 +56,7 @@ def print_json(data: Any) -> None:
 
 
 def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
-    """Render the report; into the file, if one is named. What should be known about the session goes to stderr."""
+    """Render the report; into the file, if one is named, and then the answer goes to stderr, as warnings do."""
     for warning in report.warnings:
         say(f"warning: {warning}", err=True)
     if form is Format.CONSOLE and output is None:
@@ -65,6 +65,10 @@ def show(report: "Report", form: Format, output: Path | None, calls: "Calls") ->
         print_report(report, console(), calls)
         return
     put(render(report, form, calls), output)
+    if output is not None:
+        from pipestate.render.text import closing_line
+
+        say(f"wrote {output}. {closing_line(report, calls)}", err=True)
 
 
 def put(text: str, output: Path | None) -> None:

@@ -35,7 +35,7 @@ def closing_line(report: Report, calls: Calls) -> str:
         if phase.gate is Gate.OPEN and phase.opens
     ]
     if closed:
-        return f"Closed: {', '.join(closed)}. Fix what failed above, then verify again."
+        return f"Closed: {', '.join(closed)}. Fix what failed, then verify again."
     if opened:
         upgrade = calls.alembic("upgrade head")
         return f"Open: {', '.join(opened)}. The revisions behind it may run: {upgrade}"
