@@ -25,17 +25,19 @@ def attest(
         str,
         typer.Argument(
             metavar="[[RUNBOOK/]PHASE/]ID",
-            help="The sign-off, as the runbook names it.",
+            help="The sign-off, as its page names it.",
             autocompletion=complete.signoff,
         ),
     ],
-    by: Annotated[str, typer.Option("--by", metavar="WHO", help="Whose word it is.")],
+    by: Annotated[str, typer.Option("--by", metavar="WHO", help="Who says so: a name or an address.")],
     note: Annotated[
         str | None,
-        typer.Option("--note", metavar="TEXT", help="Where to find what it rests on.", show_default=False),
+        typer.Option(
+            "--note", metavar="TEXT", help="Where the proof is, such as a ticket.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Record a sign-off in the ledger.
+    """Record a sign-off: that a person has done what the page asks for.
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
@@ -58,20 +60,22 @@ def observe(
     to: Target,
     facts: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A number from outside; repeatable."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A number that you know; as often as needed."),
     ] = None,
     redis_url: Annotated[
         str | None,
         typer.Option(
             "--redis-url",
             metavar="URL",
-            help="For probes that ask a Redis; else REDIS_URL.",
+            help="The Redis that probes ask; else REDIS_URL.",
             show_default=False,
         ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write outside facts into the ledger: what the probes of alembic.ini find, and any number that is given.
+    """Record numbers from outside of the database, for checks: those that probes find, and any that you give.
+
+    Which probes are asked stands under \\[pipestate:observe] in alembic.ini.
 
     Example: pipestate observe --set open_tickets=12
     """
@@ -142,7 +146,7 @@ def history(
 @app.command()
 @project_options
 def install(to: Target) -> None:
-    """Create the ledger in this database, or bring an older one up to date. Nothing else is created.
+    """Create the ledger in this database, or bring an older one up to date. It creates nothing else.
 
     Example: pipestate ledger install
     """
@@ -158,10 +162,14 @@ def install(to: Target) -> None:
 @project_options
 def prune(
     to: Target,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="1y, 26w or 90d.")],
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="1y", help="Only what is older: 1y, 26w, 90d.")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Delete old records, sign-offs and observations; never what a gate rests on, or what a migration wrote.
+    """Delete old records, sign-offs and observations, after asking.
+
+    What a gate rests on stays, and so does what migrations wrote.
 
     Example: pipestate ledger prune --older-than 1y
     """
