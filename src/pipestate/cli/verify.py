@@ -10,6 +10,7 @@ import typer
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import Format, put, show
+from pipestate.cli.progress import checking
 from pipestate.errors import PipestateError
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: flo
     phases = find_phases(books, phase)
     asked = [book for book in books if any(book is each for each, _ in phases)]
     refuse_broken_opens(to.chain, asked, to.project.named)
-    return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs)
+    with checking() as on_check:
+        return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check)
 
 
 def write_down(to: Target, report: "Report") -> None:
