@@ -11,6 +11,7 @@ from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError, PipestateError
+from pipestate.plural import many
 
 if TYPE_CHECKING:
     from pipestate.ledger.probes import Probed
@@ -139,7 +140,10 @@ def history(
     if json_:
         print_json(as_data(lines.entries))
     else:
-        console().print(as_table(lines.entries) if lines.entries else "The ledger has no such entry.")
+        screen = console()
+        screen.print(
+            as_table(lines.entries, screen.width) if lines.entries else "The ledger has no such entry."
+        )
     say_errors([*errors, *lines.errors])
 
 
@@ -179,15 +183,15 @@ def prune(
 
     age = parse_age(older_than, units="ywd")
     with db.writer(to.url) as connection:
-        found = library.find_old(connection, age)
+        found = [old for old in library.find_old(connection, age) if old.rows]
         for old in found:
-            say(f"{old.table}: {old.rows} rows")
-        if not any(old.rows for old in found):
+            say(f"{old.table}: {many(old.rows, 'row')}")
+        if not found:
             say(f"nothing in the ledger that could go is older than {older_than}", err=True)
             return
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
-        say(f"deleted {library.prune(connection, age)} rows", err=True)
+        say(f"deleted {many(library.prune(connection, age), 'row')}", err=True)
 
 
 def refuse_nothing(probed: "list[Probed]") -> None:
