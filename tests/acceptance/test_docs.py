@@ -11,12 +11,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from redis import Redis
 
 from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
+from pipestate import __version__
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.render.machine import SCHEMA
@@ -61,6 +63,14 @@ def crontab(text: str) -> None:
         assert found[1] is None or found[1] in known, line
 
 
+def requirements(text: str) -> None:
+    """Ways to name pipestate that need no index, which does not have it: an address with a commit, a wheel."""
+    address, wheel = text.splitlines()
+    commit = r"git\+https://github\.com/your-org/pipestate@[0-9a-f]{40}"
+    assert re.fullmatch(commit, str(Requirement(address).url))
+    assert re.fullmatch(rf"\./wheels/pipestate-{re.escape(__version__)}-py3-none-any\.whl", wheel)
+
+
 CHECKS: dict[str, Callable[[str], object]] = {
     "python": python,
     "markdown": runbook,
@@ -69,6 +79,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "ini": ini,
     "text": crontab,
+    "requirements": requirements,
 }
 
 

@@ -20,6 +20,7 @@ from pipestate.ddl import MigrationError
 from pipestate.render.machine import SCHEMA
 from programs import run_program
 from ready import make_ready
+from terminal import Typed, in_terminals, plain
 
 Done = subprocess.CompletedProcess[str]
 PASSWORD = "s3cr3t-pa55w0rd"
@@ -375,3 +376,19 @@ def test_openmetrics_without_a_ledger_or_the_right_to_read_it(pg_chain: Chain, t
     assert (
         "warning: the figures of the ledger are left out: the ledger of this database is older" in done.stderr
     )
+
+
+def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_there(
+    pg: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "slow.md"
+    endless = "SELECT count(*) AS x FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
+    blocks = block("SELECT 1 AS x", check="quick"), block(endless, check="endless")
+    path.write_text(page(*blocks, name="slow"))
+    asked = ["verify", str(path), "--timeout", "1.8"]
+    (written,) = in_terminals([Typed(asked, 60)], cwd=ROOT, DATABASE_URL=pg.text)
+    during, _, after = written.rpartition("\x1b[2K")  # a line is taken away
+    assert "1 s, check 2 of 2: slow/one/endless" in plain(during)
+    assert "check 2 of 2" not in after
+    assert "errored endless" in plain(after)
+    assert "check 2 of 2" not in on(pg, *asked).stderr

@@ -46,6 +46,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation')) THEN RETURN; END IF;
@@ -73,6 +74,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -229,6 +234,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
@@ -256,6 +262,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -328,6 +338,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim')) THEN RETURN; END IF;
@@ -355,6 +366,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -511,6 +526,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
@@ -538,6 +554,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -610,6 +630,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job')) THEN RETURN; END IF;
@@ -637,6 +658,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -793,6 +818,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
@@ -820,6 +846,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -949,6 +979,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -976,6 +1007,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -997,6 +1032,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1024,6 +1060,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1045,6 +1085,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1072,6 +1113,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1093,6 +1138,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1120,6 +1166,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1141,6 +1191,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1168,6 +1219,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1189,6 +1244,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1217,6 +1273,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -1237,6 +1297,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1264,6 +1325,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);

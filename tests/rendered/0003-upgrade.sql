@@ -80,6 +80,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at') AND (atthasdef OR attname NOT IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued'))) < 22) THEN RETURN; END IF;
@@ -107,6 +108,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -165,6 +170,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'started_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'last_error_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype)) THEN RETURN; END IF;
@@ -192,6 +198,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -338,6 +348,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present')) THEN RETURN; END IF;
@@ -365,6 +376,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -408,6 +423,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present')) THEN RETURN; END IF;
@@ -435,6 +451,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -527,6 +547,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters')) THEN RETURN; END IF;
@@ -554,6 +575,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -705,6 +730,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_current_stage') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -732,6 +758,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -821,6 +851,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -848,6 +879,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -937,6 +972,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_coordinator_enqueued') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -965,6 +1001,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -990,6 +1030,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1018,6 +1059,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -1029,6 +1074,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -1056,6 +1102,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1129,6 +1179,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -1156,6 +1207,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1229,6 +1284,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -1256,6 +1312,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);

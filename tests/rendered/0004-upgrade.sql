@@ -81,6 +81,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.content_items') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -108,6 +109,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -177,6 +182,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -205,6 +211,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -216,6 +226,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.content_item_pipeline_state') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -243,6 +254,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -363,6 +378,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND NOT attisdropped AND attname IN ('attempt_count', 'error_code', 'error_message', 'last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND (atthasdef OR attname NOT IN ('attempt_count', 'created_at', 'updated_at'))) < 7) THEN RETURN; END IF;
@@ -390,6 +406,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -420,6 +440,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'last_attempt_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'processed_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'created_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype)) THEN RETURN; END IF;
@@ -447,6 +468,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -508,6 +533,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c')) THEN RETURN; END IF;
@@ -535,6 +561,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -605,6 +635,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_status') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_pipeline')) THEN RETURN; END IF;
@@ -632,6 +663,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -813,6 +848,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present')) THEN RETURN; END IF;
@@ -840,6 +876,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -883,6 +923,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present')) THEN RETURN; END IF;
@@ -910,6 +951,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -999,6 +1044,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_cips_content_item_pipeline') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1026,6 +1072,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1115,6 +1165,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_last_attempt') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1142,6 +1193,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1231,6 +1286,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_pipeline_status_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1258,6 +1314,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1347,6 +1407,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_content_item_pipeline_status') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1374,6 +1435,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1463,6 +1528,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_error_code') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1490,6 +1556,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1579,6 +1649,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_cips_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1606,6 +1677,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);

@@ -151,6 +151,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.jobs') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -178,6 +179,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -251,6 +256,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -279,6 +285,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -290,6 +300,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.job_results') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -317,6 +328,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -404,6 +419,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.worker_heartbeats') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -431,6 +447,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -509,6 +529,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.queue_history') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -536,6 +557,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -653,6 +678,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND NOT attisdropped AND attname IN ('idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at') AND (atthasdef OR attname NOT IN ('updated_at'))) < 6) THEN RETURN; END IF;
@@ -681,6 +707,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -707,6 +737,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = 'idempotency_key' AND NOT atthasdef AND NOT attnotnull)) THEN RETURN; END IF;
@@ -734,6 +765,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -867,6 +902,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present')) THEN RETURN; END IF;
@@ -894,6 +930,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -937,6 +977,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present')) THEN RETURN; END IF;
@@ -964,6 +1005,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1017,6 +1062,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c')) THEN RETURN; END IF;
@@ -1044,6 +1090,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1103,6 +1153,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status')) THEN RETURN; END IF;
@@ -1130,6 +1181,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1241,6 +1296,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_uix_job_results_idempotency_key') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1268,6 +1324,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1357,6 +1417,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_job_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1384,6 +1445,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1473,6 +1538,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_job_results_status_created') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1500,6 +1566,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1589,6 +1659,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_job_id') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1616,6 +1687,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1705,6 +1780,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_event') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1732,6 +1808,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1821,6 +1901,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_queue_history_created_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -1848,6 +1929,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);

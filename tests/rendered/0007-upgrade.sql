@@ -842,6 +842,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
@@ -869,6 +870,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1731,6 +1736,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -1758,6 +1764,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);

@@ -74,7 +74,7 @@ def dumped(data: Any) -> str:
 def show(
     report: "Report", form: Format, output: Path | None, calls: "Calls", latest: "Latest | None" = None
 ) -> None:
-    """Render the report; into the file, if one is named. What should be known about the session goes to stderr."""
+    """Render the report; into the file, if one is named. The answer then goes to stderr, as warnings do."""
     for warning in report.warnings:
         say(f"warning: {warning}", err=True)
     if form is Format.CONSOLE and output is None:
@@ -83,6 +83,10 @@ def show(
         print_report(report, console(), calls)
         return
     put(render(report, form, calls, latest), output, at_once=form is Format.OPENMETRICS)
+    if output is not None:
+        from pipestate.render.text import closing_line
+
+        say(f"wrote {output}. {closing_line(report, calls)}", err=True)
 
 
 def put(text: str, output: Path | None, *, at_once: bool = False) -> None:

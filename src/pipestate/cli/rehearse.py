@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from pipestate.rehearse.trace import Begun
 
 WIDEST = 100
-To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
+To = Annotated[
+    str, typer.Option("--to", metavar="REV", help="How far: a revision, a branch, head, or heads.")
+]
 Record = Annotated[
-    bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
+    bool,
+    typer.Option("--record", help="Write the result into production's ledger, where checks can ask for it."),
 ]
 Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
 Output = Annotated[
@@ -39,10 +42,15 @@ def rehearse(
     to: To = "heads",
     max_stall: Annotated[
         str | None,
-        typer.Option("--max-stall", metavar="TIME", help="Exit 1 above it: 500ms, 2s.", show_default=False),
+        typer.Option(
+            "--max-stall",
+            metavar="500ms",
+            help="How long others may wait at most: above it the exit code is 1.",
+            show_default=False,
+        ),
     ] = None,
     there_and_back: Annotated[
-        bool, typer.Option("--there-and-back", help="Then down and up again: is everything as before?")
+        bool, typer.Option("--there-and-back", help="Go down and up again, too: is everything as before?")
     ] = False,
     record: Record = False,
     json_: AsJson = False,
@@ -77,7 +85,9 @@ def compat(
     statements: Annotated[
         str,
         typer.Option(
-            "--statements", metavar="FILE", help="A file of SQL, or pg_stat_statements: production's own."
+            "--statements",
+            metavar="FILE",
+            help="A file of SQL, or the word pg_stat_statements: those that production has run.",
         ),
     ],
     to: To = "heads",
@@ -86,7 +96,7 @@ def compat(
     form: Form = Plain.CONSOLE,
     output: Output = None,
 ) -> None:
-    """Prepare today's statements before and after the pending revisions, on a clone.
+    """Say which of today's statements the pending revisions would break, on a clone.
 
     Exit code 1: one would break, or a revision failed.
 

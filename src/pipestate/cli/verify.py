@@ -12,6 +12,7 @@ from pipestate.cli import complete
 from pipestate.cli.notify import find_news, find_webhooks, tell, told_of_failure
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import Format, put, say, show
+from pipestate.cli.progress import checking
 from pipestate.config import shown
 from pipestate.errors import PipestateError
 from pipestate.interrupt import Interrupted, telling
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
     from pipestate.webhook import Webhook
 
 DEFAULT_TIMEOUT_S = 30.0
-Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds that one check may take.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=32, help="Connections that share one snapshot.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long one check may take.")
+]
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", metavar="N", min=1, max=32, help="How many checks run at once, on one snapshot."),
+]
 
 
 @project_options
@@ -33,22 +39,33 @@ def verify(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUNBOOK]...",
-            help="A name, or the path of a .md file.",
+            metavar="RUNBOOK",
+            help="Names, or paths of .md files; else all that run by default.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
     ] = None,
     phase: Annotated[
         str | None,
-        typer.Option("--phase", help="Only this phase.", show_default=False, autocompletion=complete.phase),
+        typer.Option(
+            "--phase",
+            metavar="PHASE",
+            help="Only this one: PHASE, or RUNBOOK/PHASE.",
+            show_default=False,
+            autocompletion=complete.phase,
+        ),
     ] = None,
     json_: AsJson = False,
-    form: Annotated[Format, typer.Option("--format", help="How to print the report.")] = Format.CONSOLE,
+    form: Annotated[
+        Format, typer.Option("--format", metavar="FORMAT", help="How to print the report.")
+    ] = Format.CONSOLE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the report there.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the report into this file.", show_default=False
+        ),
     ] = None,
-    record: Annotated[bool, typer.Option("--record", help="Write the run into the ledger.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write the result into the ledger.")] = False,
     notify: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,16 +76,18 @@ def verify(
         ),
     ] = None,
     apply_migration: Annotated[
-        bool, typer.Option("--apply-migration", help="First upgrade to the last revision without a gate.")
+        bool, typer.Option("--apply-migration", help="First upgrade up to the first gate.")
     ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
 ) -> None:
-    """Run the runbooks' checks, read-only, on one snapshot.
+    """Run the checks of the runbooks, and say which gates are open. It only reads, and all checks see one snapshot.
 
-    Exit code 0: all blocking checks passed; 1: one failed; 2: wrong usage; 3: not evaluated.
+    Exit code 0: all blocking checks passed; 1: one failed; 2: wrong usage, or nothing to check; 3: not evaluated.
 
-    Example: pipestate verify --phase readiness --json
+    Example: pipestate verify --phase readiness
+
+    Example: pipestate verify --format junit --output report.xml
     """
     from pipestate.chain.pages import require_pages
     from pipestate.runbook.find import find_runbooks
@@ -91,18 +110,25 @@ def verify(
 @project_options
 def gate(
     to: Target,
-    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete.phase)],
+    phase: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUNBOOK/]PHASE",
+            help="The phase; with its runbook, where several have one of that name.",
+            autocompletion=complete.phase,
+        ),
+    ],
     wait: Annotated[
         str | None,
-        typer.Option(
-            "--wait", metavar="TIME", help="Wait so long for it to open: 30m, 2h.", show_default=False
-        ),
+        typer.Option("--wait", metavar="30m", help="How long to wait for it to open.", show_default=False),
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
 ) -> None:
-    """Is this gate open? If not, what is missing.
+    """Say whether a gate is open and, if it is not, what is missing.
+
+    Exit code 0: it is open; 1: it is closed; 2: wrong usage, or nothing to check; 3: not evaluated.
 
     Example: pipestate gate readiness && alembic upgrade head
     """
@@ -159,7 +185,8 @@ def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: flo
     phases = find_phases(books, phase)
     asked = [book for book in books if any(book is each for each, _ in phases)]
     refuse_broken_opens(to.chain, asked, to.project.named)
-    return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs)
+    with checking() as on_check:
+        return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check)
 
 
 def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:

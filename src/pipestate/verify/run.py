@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -16,6 +16,7 @@ from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
 from pipestate.interrupt import cancelled_together
+from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
@@ -40,6 +41,7 @@ def verify(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
+    on_check: Checking = unwatched,
 ) -> Report:
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
     started_at, start = datetime.now(UTC), time.perf_counter()
@@ -51,7 +53,12 @@ def verify(
         warnings = look_around(leader)
         tell_files(leader, asked, position.paths)
         verdicts = _run_all(
-            leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs, paths=position.paths
+            leader,
+            url,
+            asked,
+            _telling(asked, timeout_s, on_check),
+            1 if dialect == "sqlite" else jobs,
+            paths=position.paths,
         )
     duration = (time.perf_counter() - start) * 1000
     return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
@@ -97,18 +104,32 @@ def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position)
     return PhaseReport(phase.name, Gate(place) if place else gate_of(checks), phase.opens, checks)
 
 
+def _telling(
+    asked: Sequence[Asked], timeout_s: float, on_check: Checking
+) -> Callable[[Connection, Asked], Verdict]:
+    """Return a `run_check` that first tells which check it is, of how many; what is skipped does not count."""
+    total, numbers = sum(each.skipped is None for each in asked), count(1)
+
+    def run(connection: Connection, each: Asked) -> Verdict:
+        if each.skipped is None:
+            on_check(f"{each.runbook.name}/{each.phase.name}/{each.check.id}", next(numbers), total)
+        return run_check(connection, each, timeout_s)
+
+    return run
+
+
 def _run_all(
     leader: Connection,
     url: URL,
     asked: Sequence[Asked],
-    timeout_s: float,
+    run: Callable[[Connection, Asked], Verdict],
     jobs: int,
     *,
     paths: Mapping[str, Path],
 ) -> list[Verdict]:
     """On one connection, or on several that share the leader's snapshot."""
     if jobs < 2 or len(asked) < 2:
-        return [run_check(leader, each, timeout_s) for each in asked]
+        return [run(leader, each) for each in asked]
     snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
     todo: SimpleQueue[int] = SimpleQueue()
     for number in range(len(asked)):
@@ -121,7 +142,7 @@ def _run_all(
                 number = todo.get_nowait()
             except Empty:
                 return
-            verdicts[number] = run_check(connection, asked[number], timeout_s)
+            verdicts[number] = run(connection, asked[number])
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]

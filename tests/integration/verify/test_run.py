@@ -8,6 +8,7 @@ import pytest
 
 from bed import Database
 from books import block, explained, page, run, write
+from pipestate.chain.position import Position
 from pipestate.errors import Unreachable
 from pipestate.verify.report import Gate
 from pipestate.verify.run import verify
@@ -175,3 +176,22 @@ def test_a_sqlite_file_that_does_not_exist_is_not_created(tmp_path: Path) -> Non
     with pytest.raises(Unreachable, match="there is no file"):
         verify(URL.create("sqlite", database=str(path)), [(book, book.phases[0])], lambda _: NOWHERE)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_it_tells_which_check_begins_and_what_is_skipped_does_not_count(
+    jobs: int, pg: Database, tmp_path: Path
+) -> None:
+    book = write(
+        tmp_path,
+        page(
+            block("SELECT 1 AS x", check="first"),
+            block("SELECT 2 - 1 AS x", check="not-yet", **{"from": "a1"}),
+            block("SELECT 3 - 2 AS x", check="second"),
+        ),
+    )
+    told: list[tuple[str, int, int]] = []
+    before_a1 = Position(frozenset({"a1"}), frozenset(), None, "a1")
+    run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: told.append(check))
+    assert {check for check, _, _ in told} == {"book/one/first", "book/one/second"}
+    assert sorted((number, total) for _, number, total in told) == [(1, 2), (2, 2)]
