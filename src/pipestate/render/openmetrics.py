@@ -39,7 +39,7 @@ class Family:
         yield f"# HELP {self.name} {self.help}"
         for labels, value in self.samples.items():
             pairs = ",".join(f'{name}="{text}"' for name, text in labels)
-            yield f"{self.name}{{{pairs}}} {value!r}"
+            yield f"{self.name}{{{pairs}}} {value:.15g}"
 
 
 def as_openmetrics(report: Report, latest: Latest | None = None) -> str:
@@ -57,7 +57,7 @@ def as_openmetrics(report: Report, latest: Latest | None = None) -> str:
         pipestate_version=__version__,
     )
     took = Family("pipestate_verify_duration_seconds", "How long the run took.")
-    took.add(report.duration_ms / 1000, database=database)
+    took.add(round(report.duration_ms / 1000, 6), database=database)
     families = [
         *_run(database, report.started_at, report.exit_code, up=True),
         described,
