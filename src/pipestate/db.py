@@ -11,11 +11,12 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import message, on_sqlite
+from pipestate.drivers import message, on_sqlite, sqlstate
 from pipestate.errors import Unreachable
 from pipestate.interrupt import listen, telling
 
 CONNECT_TIMEOUT_S = 10
+READ_ONLY = "25006"
 
 # For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
 # brings such options, and hands the next transaction to another session.
@@ -141,6 +142,11 @@ def reachable(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unreachable(_cannot_reach(url, error)) from error
+        if sqlstate(error) == READ_ONLY:
+            raise Unreachable(
+                f"{shown(url)} takes no writes: it is a standby, or read-only by a setting; name the primary "
+                f"({_reason(url, error)})"
+            ) from error
         raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -19,7 +19,7 @@ from pipestate.interrupt import cancelled_together
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
-from pipestate.verify.read import QueryFailed, read
+from pipestate.verify.read import QueryFailed, fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
@@ -108,7 +108,8 @@ def _run_all(
 ) -> list[Verdict]:
     """On one connection, or on several that share the leader's snapshot."""
     if jobs < 2 or len(asked) < 2:
-        return [run_check(leader, each, timeout_s) for each in asked]
+        with fence(leader):
+            return [run_check(leader, each, timeout_s) for each in asked]
     snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
     todo: SimpleQueue[int] = SimpleQueue()
     for number in range(len(asked)):
@@ -116,12 +117,10 @@ def _run_all(
     verdicts: dict[int, Verdict] = {}
 
     def work(connection: Connection) -> None:
-        while True:
-            try:
+        with fence(connection), suppress(Empty):
+            while True:
                 number = todo.get_nowait()
-            except Empty:
-                return
-            verdicts[number] = run_check(connection, asked[number], timeout_s)
+                verdicts[number] = run_check(connection, asked[number], timeout_s)
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
