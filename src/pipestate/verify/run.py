@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -42,19 +42,37 @@ def verify(
     jobs: int = 1,
 ) -> Report:
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
+    start = time.perf_counter()
+    with db.reader(url) as leader:
+        report = verify_on(leader, url, phases, locate, timeout_s=timeout_s, jobs=jobs)
+    return replace(report, duration_ms=_milliseconds(start))
+
+
+def verify_on(
+    leader: Connection,
+    url: URL,
+    phases: Sequence[tuple[Runbook, Phase]],
+    locate: Callable[[Connection], Position],
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    jobs: int = 1,
+) -> Report:
+    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
-    with db.reader(url) as leader:
-        position = locate(leader)
-        asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
-        info = describe(leader, url, position)
-        warnings = look_around(leader)
-        tell_files(leader, asked, position.paths)
-        verdicts = _run_all(
-            leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs, paths=position.paths
-        )
-    duration = (time.perf_counter() - start) * 1000
-    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
+    position = locate(leader)
+    asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
+    info = describe(leader, url, position)
+    warnings = look_around(leader)
+    tell_files(leader, asked, position.paths)
+    jobs = 1 if dialect == "sqlite" else jobs
+    verdicts = _run_all(leader, url, asked, timeout_s, jobs, paths=position.paths)
+    found = assemble(phases, asked, verdicts, position)
+    return Report(info, started_at, _milliseconds(start), found, warnings)
+
+
+def _milliseconds(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 1)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:

@@ -20,18 +20,18 @@ WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
 """
 
 # Functions and operators on the path that have a name of the server's and an owner whom nobody asked to write checks:
-# neither a superuser, nor this role or a group of it, nor the owner of the database or of the schema. What lies on the
-# path comes first: the server's own thousands are only asked for its names.
+# neither a superuser, nor this role or a group of it, nor the owner of the database or of the schema. What is not the
+# server's own has an OID of 16384 or more: its thousands are only asked for their names.
 PLANTED = """
 WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'
 ), found AS MATERIALIZED (
   SELECT true AS is_function, p.oid, p.proname AS name, p.proowner AS owner, place.owner AS place_owner
-  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384
   UNION ALL
   SELECT false, o.oid, o.oprname, o.oprowner, place.owner
-  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384
 ), planted AS (
   SELECT CASE WHEN found.is_function THEN found.oid::pg_catalog.regprocedure::text
               ELSE 'operator ' || found.oid::pg_catalog.regoperator::text END AS name
