@@ -129,7 +129,8 @@ def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     if url.get_backend_name() != "sqlite":
         listen()
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
-        return create_engine(url, poolclass=NullPool, connect_args=arguments)
+        # SQLAlchemy would ask each new connection for the type hstore, which then is a text instead.
+        return create_engine(url, poolclass=NullPool, connect_args=arguments, use_native_hstore=False)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
         raise Unreachable(f"there is no file {url.database}: check the path in the URL")
     engine = create_engine(url, poolclass=NullPool)

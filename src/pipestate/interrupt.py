@@ -54,20 +54,20 @@ def cancelled_together(connections: "Sequence[Connection]") -> Iterator[None]:
 
 @contextmanager
 def stopped_together() -> Iterator[None]:
-    """At Ctrl-C in here, let every thread that waits for a server cancel its query, and leave.
+    """At Ctrl-C or an error in here, let every thread that waits for a server cancel its query, and leave.
 
     Each looks once in a while by itself: that reaches a thread that is still connecting, too.
     """
     _STOPPED.clear()
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException:
         _STOPPED.set()
         raise
 
 
 def is_stopped() -> bool:
-    """Say whether Ctrl-C was heard, by whichever thread."""
+    """Say whether the threads were told to leave."""
     return _STOPPED.is_set()
 
 
@@ -82,11 +82,15 @@ def _wait(connection: Any) -> None:
     """Wait for the server as psycopg2 does; at Ctrl-C cancel the query and leave when the server has answered."""
     try:
         while not _is_ready(connection):
-            if is_stopped() and threading.current_thread() is not threading.main_thread():
-                raise KeyboardInterrupt
+            _leave_when_stopped()
     except KeyboardInterrupt:
         _cancel(connection)
         raise
+
+
+def _leave_when_stopped() -> None:
+    if is_stopped() and threading.current_thread() is not threading.main_thread():
+        raise KeyboardInterrupt
 
 
 def _is_ready(connection: Any) -> bool:

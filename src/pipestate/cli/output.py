@@ -55,6 +55,11 @@ def print_json(data: Any) -> None:
     print(json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
 
 
+def put_json_line(data: Any) -> None:
+    """Print one line of JSON at once: whoever reads it should not wait for the others."""
+    print(json_text(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
+
+
 def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
     """Render the report; into the file, if one is named. What should be known about the session goes to stderr."""
     for warning in report.warnings:
