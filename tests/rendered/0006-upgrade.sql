@@ -494,8 +494,7 @@ WITH going (what, relation, number, name) AS (
          EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
                  AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE p.oid >= 16384 -- below are the server's own
-    AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+  WHERE p.oid >= 16384 AND n.nspname !~ '^(pg_|pipestate|information_schema$)' -- not the server's
 )
 SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
 FROM going g
@@ -578,11 +577,11 @@ SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = '
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -630,11 +629,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -684,7 +683,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '442f6276ec1389d9aaca955fef1c3d3dec5cb50a231f1d16ed775f0745e90c0b', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '510dce623dbf074695a689ec0f6459e8893b188f8eb48a24483f5d7f479122b1', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1308,8 +1307,7 @@ WITH going (what, relation, number, name) AS (
          EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
                  AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE p.oid >= 16384 -- below are the server's own
-    AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+  WHERE p.oid >= 16384 AND n.nspname !~ '^(pg_|pipestate|information_schema$)' -- not the server's
 )
 SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
 FROM going g
@@ -1392,11 +1390,11 @@ SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = '
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -1444,11 +1442,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -1498,7 +1496,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '442f6276ec1389d9aaca955fef1c3d3dec5cb50a231f1d16ed775f0745e90c0b', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '510dce623dbf074695a689ec0f6459e8893b188f8eb48a24483f5d7f479122b1', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -2010,8 +2008,7 @@ WITH going (what, relation, number, name) AS (
          EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
                  AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE p.oid >= 16384 -- below are the server's own
-    AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
+  WHERE p.oid >= 16384 AND n.nspname !~ '^(pg_|pipestate|information_schema$)' -- not the server's
 )
 SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
 FROM going g
@@ -2094,11 +2091,11 @@ SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = '
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:731', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:729', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -2146,11 +2143,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:752', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -2200,7 +2197,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '442f6276ec1389d9aaca955fef1c3d3dec5cb50a231f1d16ed775f0745e90c0b', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '510dce623dbf074695a689ec0f6459e8893b188f8eb48a24483f5d7f479122b1', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms

@@ -77,7 +77,7 @@ def _objects(tenants: Mapping[str, Tenant], usual: list[str], names: list[str]) 
         if now is None:
             yield f"{name} is missing"
         elif usually is None:
-            yield f"{name} is its own"
+            yield f"{name} is extra"
         else:
             yield f"{name} is {short(now)}, there {short(usually)}"
 

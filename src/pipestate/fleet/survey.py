@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -21,38 +22,48 @@ def survey(tenants: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Ca
     """
     todo: SimpleQueue[T] = SimpleQueue()
     done: SimpleQueue[A] = SimpleQueue()
+    left: SimpleQueue[None] = SimpleQueue()
     for tenant in tenants:
         todo.put(tenant)
-    threads = [
-        threading.Thread(target=_work, args=(todo, ask, done), daemon=True)
-        for _ in range(min(jobs, len(tenants)))
-    ]
+    begun: list[threading.Thread] = []
     try:
         with stopped_together():
-            for thread in threads:
-                thread.start()
+            for _ in range(min(jobs, len(tenants))):
+                begun.append(threading.Thread(target=_work, args=(todo, ask, done, left), daemon=True))
+                begun[-1].start()
             for _ in tenants:
                 on_answer(done.get())
     except KeyboardInterrupt:
         return False
     finally:
-        _wait_for(threads)
+        _wait_for(left, len(begun))
     return True
 
 
-def _work(todo: "SimpleQueue[T]", ask: Callable[[T], A], done: "SimpleQueue[A]") -> None:
-    while not is_stopped():
-        try:
-            tenant = todo.get_nowait()
-        except Empty:
-            return
-        answer = ask(tenant)
-        if not is_stopped():
-            done.put(answer)
+def _work(
+    todo: "SimpleQueue[T]", ask: Callable[[T], A], done: "SimpleQueue[A]", left: "SimpleQueue[None]"
+) -> None:
+    try:
+        while not is_stopped():
+            answer = ask(todo.get_nowait())
+            if not is_stopped():
+                done.put(answer)
+    except Empty:
+        return
+    finally:
+        left.put(None)
 
 
-def _wait_for(threads: Sequence[threading.Thread]) -> None:
+def _wait_for(left: "SimpleQueue[None]", number: int) -> None:
+    """Wait until all have left. Another Ctrl-C does not hurry them: a query that nobody cancels would go on.
+
+    Not with `join`: one that Ctrl-C interrupts takes the thread for ended, before Python 3.13.
+    """
     end = time.monotonic() + PATIENCE_S
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join(max(0.0, end - time.monotonic()))
+    while number:
+        with suppress(KeyboardInterrupt):
+            try:
+                left.get(timeout=max(0.0, end - time.monotonic()))
+            except Empty:
+                return
+            number -= 1

@@ -13,6 +13,7 @@ from pipestate.safe import plain
 
 MOST_ROWS = 40
 MOST_NAMES = 3
+MOST_CHECKS = 4
 MOST_WARNINGS = 5
 # What an exit code means of one database.
 ANSWERS = {0: "open", 1: "closed", 2: "not checked", 3: "not evaluated"}
@@ -24,9 +25,8 @@ def print_fleet(fleet: Fleet, console: Console) -> None:
     console.print(Text(f"{many(fleet.asked, 'database')} asked in {fleet.duration_ms / 1000:.1f} s", "dim"))
     alike, others = _alike(fleet)
     if alike is not None:
-        all_of_them = "all " if not others else ""
-        said = Text(f"{all_of_them}{len(alike.names):,} alike: ").append_text(_what(alike, whole=True))
-        console.print(said, soft_wrap=not console.is_terminal)
+        whose = Text(f"{len(alike.names):,} alike: ") if len(alike.names) > 1 else _names(alike).append(": ")
+        console.print(whose.append_text(_what(alike, whole=True)), soft_wrap=not console.is_terminal)
     if others:
         differ = sum(len(group.names) for group in others)
         console.print(Text(f"\n{differ:,} {'differs' if differ == 1 else 'differ'}:" if alike else ""))
@@ -90,14 +90,16 @@ def _what(group: Group, *, whole: bool = False) -> Text:
             "every gate open" if state.asked else "nothing to check", "green" if state.asked else "dim"
         )
     if state.drift is not None:
-        said.append(f"; {plain(state.drift)}", "yellow")
+        said.append(f"\n{plain(state.drift)}", "yellow")
     return said
 
 
 def _checks(group: Group) -> list[str]:
-    """Name the checks that close the gates, with how many databases each closes where that differs."""
-    size = len(group.names)
-    return [check if number == size else f"{check} in {number:,}" for check, number in group.checks]
+    """Name the checks that close most gates, with how many databases each closes where that is not all."""
+    size, first = len(group.names), group.checks[:MOST_CHECKS]
+    more = len(group.checks) - len(first)
+    named = [check if number == size else f"{check} in {number:,}" for check, number in first]
+    return [*named, f"{more} more"] if more else named
 
 
 def _sum(fleet: Fleet) -> str:
