@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,7 @@ from attacks.attacked import finish
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, state_of
 from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, wait_until
-from bed import Postgres
+from bed import Database, Postgres
 
 SLOW = (
     "CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN 0; END $$"
@@ -102,6 +103,14 @@ def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
     assert state_of(gated.database) == AT_B2
 
 
+def ended_or_running(process: "subprocess.Popen[str]", database: Database) -> bool:
+    return has_ended(process) or is_running(database, "slow()")
+
+
+def is_quiet(database: Database) -> bool:
+    return not is_running(database, "slow()")
+
+
 @pytest.mark.parametrize(("form", "times"), [("--json", 1), ("", 3)])
 def test_ctrl_c_ends_every_query_of_a_fleet_and_shows_what_was_done(
     slow: Project, postgres: Postgres, form: str, times: int
@@ -115,13 +124,13 @@ def test_ctrl_c_ends_every_query_of_a_fleet_and_shows_what_was_done(
     command = f"pipestate fleet verify --databases fleet.txt --timeout 600 --jobs 2 {form}"
     with slow.running("-m", *command.split()) as process:
         for database in (slow.database, other):
-            wait_until(lambda at=database: has_ended(process) or is_running(at, "slow()"), "the query runs")
+            wait_until(partial(ended_or_running, process, database), "the query runs")
         for _ in range(times):
             process.send_signal(signal.SIGINT)
             time.sleep(0.05)
         done = finish(process, patience_s=PATIENCE_S)
     for database in databases:
-        wait_until(lambda at=database: not is_running(at, "slow()"), "the server has stopped", patience_s=2)
+        wait_until(partial(is_quiet, database), "the server has stopped", patience_s=2)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == 3
     assert "interrupted" in done.stderr

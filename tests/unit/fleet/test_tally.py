@@ -44,13 +44,10 @@ def test_a_database_that_is_past_the_gate_is_no_failure_unless_all_are() -> None
 
 
 def test_those_that_are_alike_are_one_group_with_the_checks_that_close_it() -> None:
-    closed, shut = {"exit_code": 1, "gate": Gate.CLOSED}, "quiet soak"
     groups = tally(
-        answer("c", **closed, checks=shut),
-        answer("a", **closed, checks="soak"),
-        answer("b"),
-        answer("d"),
-        answer("e"),
+        answer("c", 1, gate=Gate.CLOSED, checks="quiet soak"),
+        answer("a", 1, gate=Gate.CLOSED, checks="soak"),
+        *(answer(name) for name in ("b", "d", "e")),
     ).groups()
     assert [group.names for group in groups] == [("b", "d", "e"), ("a", "c")]
     assert groups[1].checks == (("soak", 2), ("quiet", 1))
