@@ -43,7 +43,7 @@ LAYERS = (
     ("gate",),
     ("backfill", "contract"),
     ("environment", "autogenerate"),
-    ("rehearse", "report"),
+    ("rehearse", "report", "fleet"),
     ("render",),
     ("cli", "__init__", "__main__"),
 )

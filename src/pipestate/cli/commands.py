@@ -32,6 +32,7 @@ OWN = {
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",
     "ledger": "pipestate.cli.ledger:app",
+    "fleet": "pipestate.cli.fleet:app",
     "runbook": "pipestate.cli.runbook:app",
     "purge": "pipestate.cli.purge:purge",
 }

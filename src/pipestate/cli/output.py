@@ -66,6 +66,11 @@ def print_json(data: Any) -> None:
     print(dumped(data))
 
 
+def put_json_line(data: Any) -> None:
+    """Print one line of JSON at once: whoever reads it should not wait for the others."""
+    print(json_text(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
+
+
 def dumped(data: Any) -> str:
     """Write data as JSON that a terminal does not obey."""
     return json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str))

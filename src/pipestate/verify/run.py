@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count, groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
-from pipestate.verify.read import QueryFailed, read
+from pipestate.verify.read import QueryFailed, fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
@@ -44,24 +44,39 @@ def verify(
     on_check: Checking = unwatched,
 ) -> Report:
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
+    start = time.perf_counter()
+    with db.reader(url) as leader:
+        report = verify_on(leader, url, phases, locate, timeout_s=timeout_s, jobs=jobs, on_check=on_check)
+    return replace(report, duration_ms=_milliseconds(start))
+
+
+def verify_on(
+    leader: Connection,
+    url: URL,
+    phases: Sequence[tuple[Runbook, Phase]],
+    locate: Callable[[Connection], Position],
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    jobs: int = 1,
+    on_check: Checking = unwatched,
+) -> Report:
+    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
-    with db.reader(url) as leader:
-        position = locate(leader)
-        asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
-        info = describe(leader, url, position)
-        warnings = look_around(leader)
-        tell_files(leader, asked, position.paths)
-        verdicts = _run_all(
-            leader,
-            url,
-            asked,
-            _telling(asked, timeout_s, on_check),
-            1 if dialect == "sqlite" else jobs,
-            paths=position.paths,
-        )
-    duration = (time.perf_counter() - start) * 1000
-    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
+    position = locate(leader)
+    asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
+    info = describe(leader, url, position)
+    warnings = look_around(leader)
+    tell_files(leader, asked, position.paths)
+    jobs = 1 if dialect == "sqlite" else jobs
+    run = _telling(asked, timeout_s, on_check)
+    verdicts = _run_all(leader, url, asked, run, jobs, paths=position.paths)
+    found = assemble(phases, asked, verdicts, position)
+    return Report(info, started_at, _milliseconds(start), found, warnings)
+
+
+def _milliseconds(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 1)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
@@ -129,7 +144,8 @@ def _run_all(
 ) -> list[Verdict]:
     """On one connection, or on several that share the leader's snapshot."""
     if jobs < 2 or len(asked) < 2:
-        return [run(leader, each) for each in asked]
+        with fence(leader):
+            return [run(leader, each) for each in asked]
     snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
     todo: SimpleQueue[int] = SimpleQueue()
     for number in range(len(asked)):
@@ -137,12 +153,10 @@ def _run_all(
     verdicts: dict[int, Verdict] = {}
 
     def work(connection: Connection) -> None:
-        while True:
-            try:
+        with fence(connection), suppress(Empty):
+            while True:
                 number = todo.get_nowait()
-            except Empty:
-                return
-            verdicts[number] = run(connection, asked[number])
+                verdicts[number] = run(connection, asked[number])
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]

@@ -195,3 +195,33 @@ def test_it_tells_which_check_begins_and_what_is_skipped_does_not_count(
     run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: told.append(check))
     assert {check for check, _, _ in told} == {"book/one/first", "book/one/second"}
     assert sorted((number, total) for _, number, total in told) == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_function_of_one_check_sets_is_gone_for_the_next_one(
+    pg: Database, tmp_path: Path, jobs: int
+) -> None:
+    pg.run(
+        "CREATE FUNCTION poison() RETURNS text LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM set_config('statement_timeout', '1', true); RETURN set_config('TimeZone', 'Asia/Tokyo', true); END $$"
+    )
+    asked = "SELECT current_setting('TimeZone') AS zone, current_setting('statement_timeout') AS most"
+    runbook = write(
+        tmp_path,
+        page(
+            *(
+                block(
+                    f"SELECT poison() AS zone WHERE {n} > 0", check=f"bad-{n}", require="zone = 'Asia/Tokyo'"
+                )
+                for n in (1, 2, 3)
+            ),
+            *(block(f"SELECT {n} / 0 AS zone", check=f"broken-{n}", require="zone = 0") for n in (1, 2)),
+            *(
+                block(f"{asked} WHERE {n} > 0", check=f"good-{n}", require="zone = 'UTC' and most = '30s'")
+                for n in (1, 2, 3)
+            ),
+        ),
+    )
+    outcomes = {verdict.check_id: str(verdict.outcome) for verdict in run(pg, runbook, jobs=jobs).verdicts()}
+    assert {outcomes[f"good-{n}"] for n in (1, 2, 3)} == {"passed"}
+    assert {outcomes[f"broken-{n}"] for n in (1, 2)} == {"errored"}
