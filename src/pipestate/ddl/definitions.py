@@ -11,13 +11,19 @@ from pipestate.ddl import sql
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index, with its keys and predicate spelt as PostgreSQL prints them: `(a, b DESC)`."""
+    """An index, with its keys and predicate spelt as PostgreSQL prints them, casts apart: `(a, b DESC)`.
+
+    Where the table lacks one of the columns in `needs`, or has one of another type than `types`, there is no index.
+    Types are PostgreSQL's: an index that names some is for PostgreSQL alone.
+    """
 
     name: str
     table: str
     keys: str
     unique: bool = False
     where: str | None = None
+    needs: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
 
     def definition(self) -> str:
         predicate = f" WHERE ({self.where})" if self.where else ""

@@ -33,16 +33,18 @@ def create_index(index: Index) -> None:
     4. That one takes the place of the old one in one short transaction, and it is said.
     """
     _refuse(index)
-    sql.do_when(f"NOT {_exists(index)}", objects.remember("index", index.name))
+    missing = f"NOT {_exists(index)} AND {_is_wanted(index)}"
+    sql.do_when(missing, objects.remember("index", index.name))
     spare = _spare(index)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
         _drop_when(index.name, f"{_exists(index)} AND NOT {_valid(index)}")
         _drop_when(spare.name, f"{_exists(spare)} AND NOT ({_valid(spare)} AND {_is_other(index)})")
-        _build_when(index, f"NOT {_exists(index)}")
+        _build_when(index, missing)
         _build_when(spare, f"{_is_other(index)} AND NOT {_exists(spare)}")
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
-        sql.break_off_unless(f"{_valid(index)} AND (NOT {_is_other(index)} OR {_valid(spare)})")
+        done = f"{_valid(index)} AND (NOT {_is_other(index)} OR {_valid(spare)})"
+        sql.break_off_unless(f"{done} OR NOT {_is_wanted(index)}" if index.needs else done)
     _swap(index, spare)
 
 
@@ -75,13 +77,33 @@ def _valid(index: Index) -> str:
     return f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND indisvalid AND indisready)"
 
 
+def _is_wanted(index: Index) -> str:
+    """Has the table what the index needs?"""
+    if not index.needs:
+        return "true"
+    types = ", ".join(f"{sql.literal(each)}::regtype" for each in index.types)
+    return (
+        f"(SELECT count(*) FROM pg_attribute WHERE attrelid = {sql.regclass(index.table)} "
+        f"AND attname IN ({sql.literals(index.needs)}) AND NOT attisdropped"
+        f"{f' AND atttypid IN ({types})' if types else ''}) = {len(index.needs)}"
+    )
+
+
 def _is_other(index: Index) -> str:
     """Is there an index of that name with other columns, predicate or uniqueness?"""
     actual = "split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2)"
+    wanted = sql.literal(index.definition())
+    if "'" in index.definition():
+        actual, wanted = _without_casts(actual), _without_casts(wanted)
     return (
         f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND "
-        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {sql.literal(index.definition())}))"
+        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {wanted}))"
     )
+
+
+def _without_casts(definition: str) -> str:
+    """As an SQL expression: a definition without casts and parentheses, which depend on an adopted column's type."""
+    return f"regexp_replace({definition}, '::(character varying|[\\w.]+)|[()\\s]', '', 'g')"
 
 
 def _refuse(index: Index) -> None:
