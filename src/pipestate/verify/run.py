@@ -1,22 +1,19 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
-from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from sqlalchemy import URL, Connection
 
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
-from pipestate.interrupt import cancelled_together
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
 from pipestate.verify.read import QueryFailed, read
@@ -50,8 +47,13 @@ def verify(
         info = describe(leader, url, position)
         warnings = look_around(leader)
         tell_files(leader, asked, position.paths)
-        verdicts = _run_all(
-            leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs, paths=position.paths
+        verdicts = share_out(
+            leader,
+            url,
+            asked,
+            partial(run_check, timeout_s=timeout_s),
+            jobs=1 if dialect == "sqlite" else jobs,
+            prepare=partial(tell_files, asked=asked, paths=position.paths),
         )
     duration = (time.perf_counter() - start) * 1000
     return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
@@ -95,43 +97,6 @@ def assemble(
 def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position) -> PhaseReport:
     place = position.place(phase.from_, phase.until)
     return PhaseReport(phase.name, Gate(place) if place else gate_of(checks), phase.opens, checks)
-
-
-def _run_all(
-    leader: Connection,
-    url: URL,
-    asked: Sequence[Asked],
-    timeout_s: float,
-    jobs: int,
-    *,
-    paths: Mapping[str, Path],
-) -> list[Verdict]:
-    """On one connection, or on several that share the leader's snapshot."""
-    if jobs < 2 or len(asked) < 2:
-        return [run_check(leader, each, timeout_s) for each in asked]
-    snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
-    todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(asked)):
-        todo.put(number)
-    verdicts: dict[int, Verdict] = {}
-
-    def work(connection: Connection) -> None:
-        while True:
-            try:
-                number = todo.get_nowait()
-            except Empty:
-                return
-            verdicts[number] = run_check(connection, asked[number], timeout_s)
-
-    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
-        others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
-        for other in others:
-            tell_files(other, asked, paths)
-        working = [pool.submit(work, connection) for connection in (leader, *others)]
-        with cancelled_together([leader, *others]):
-            for future in working:
-                future.result()
-    return [verdicts[number] for number in range(len(asked))]
 
 
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:

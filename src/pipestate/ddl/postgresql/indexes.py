@@ -1,5 +1,6 @@
 """Indexes: built concurrently, rebuilt where a build was interrupted or the definition is another one."""
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from pipestate.ddl.postgresql.names import fitted
 from pipestate.drivers import sqlstate
 
 BUILD_PATIENCE = "10min"
+CAST = r"::(character varying|[\w.]+)|[()\s]"
 
 # CREATE INDEX CONCURRENTLY waits for every transaction that is older than it.
 OLDEST_TRANSACTION = text(
@@ -33,7 +35,7 @@ def create_index(index: Index) -> None:
     4. That one takes the place of the old one in one short transaction, and it is said.
     """
     _refuse(index)
-    missing = f"NOT {_exists(index)} AND {_is_wanted(index)}"
+    missing = f"NOT {_exists(index)}{f' AND {_is_wanted(index)}' if index.needs else ''}"
     sql.do_when(missing, objects.remember("index", index.name))
     spare = _spare(index)
     with sql.autocommit():
@@ -79,8 +81,6 @@ def _valid(index: Index) -> str:
 
 def _is_wanted(index: Index) -> str:
     """Has the table what the index needs?"""
-    if not index.needs:
-        return "true"
     types = ", ".join(f"{sql.literal(each)}::regtype" for each in index.types)
     return (
         f"(SELECT count(*) FROM pg_attribute WHERE attrelid = {sql.regclass(index.table)} "
@@ -92,18 +92,14 @@ def _is_wanted(index: Index) -> str:
 def _is_other(index: Index) -> str:
     """Is there an index of that name with other columns, predicate or uniqueness?"""
     actual = "split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2)"
-    wanted = sql.literal(index.definition())
-    if "'" in index.definition():
-        actual, wanted = _without_casts(actual), _without_casts(wanted)
+    wanted = index.definition()
+    if "'" in wanted:  # casts and parentheses depend on the type of an adopted column
+        actual = f"regexp_replace({actual}, {sql.literal(CAST)}, '', 'g')"
+        wanted = re.sub(CAST, "", wanted)
     return (
         f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND "
-        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {wanted}))"
+        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {sql.literal(wanted)}))"
     )
-
-
-def _without_casts(definition: str) -> str:
-    """As an SQL expression: a definition without casts and parentheses, which depend on an adopted column's type."""
-    return f"regexp_replace({definition}, '::(character varying|[\\w.]+)|[()\\s]', '', 'g')"
 
 
 def _refuse(index: Index) -> None:
