@@ -920,10 +920,10 @@ SELECT set_config('pipestate.part', '0003/1', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_contradictions' WHERE to_regclass('idx_sites_contradictions') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_contradictions')
   AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_contradictions';
 
 BEGIN;
 
@@ -939,10 +939,10 @@ SELECT set_config('pipestate.part', '0003/2', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_legacy_times')
   AND current_setting('pipestate.part', true) = '0003/2' \gexec
 
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_legacy_times';
 
 BEGIN;
 
@@ -958,8 +958,84 @@ SELECT set_config('pipestate.part', '0003/3', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_ocr' WHERE to_regclass('idx_site_progress_ocr') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_ocr')
   AND current_setting('pipestate.part', true) = '0003/3' \gexec
+
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_ocr';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/4', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_touched' WHERE to_regclass('idx_site_progress_touched') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_touched')
+  AND current_setting('pipestate.part', true) = '0003/4' \gexec
+
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_touched';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/4' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/5', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
+  AND current_setting('pipestate.part', true) = '0003/5' \gexec
+
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/5' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/6', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
+  AND current_setting('pipestate.part', true) = '0003/6' \gexec
+
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/6' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/7', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
+  AND current_setting('pipestate.part', true) = '0003/7' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
 
@@ -967,7 +1043,7 @@ BEGIN;
 
 DO $pipestate$
 BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/7' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 

@@ -1039,6 +1039,25 @@ END IF;
 
 END $pipestate$;
 
+SELECT set_config('pipestate.part', '0005/7', false);
+
+COMMIT;
+
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_jobs_created_at' WHERE to_regclass('idx_jobs_created_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_jobs_created_at')
+  AND current_setting('pipestate.part', true) = '0005/7' \gexec
+
+DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_jobs_created_at';
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/7' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE

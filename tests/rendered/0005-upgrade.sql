@@ -1953,6 +1953,127 @@ BEGIN
   PERFORM set_config('pipestate.said', said, false);
 END $pipestate$;
 
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('idx_jobs_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND indrelid = to_regclass('jobs')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_jobs_created_at exists, but is no index of jobs: %s; wanted: CREATE INDEX idx_jobs_created_at ON jobs (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_jobs_created_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('jobs') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_jobs_created_at')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_jobs_created_at exists with another definition: %s; wanted: CREATE INDEX idx_jobs_created_at ON jobs (created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_jobs_created_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_jobs_created_at') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_jobs_created_at', '0005') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0005/11', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_jobs_created_at' WHERE to_regclass('idx_jobs_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0005/11' \gexec
+
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_jobs_created_at' WHERE to_regclass('pipestate_new_idx_jobs_created_at') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_jobs_created_at') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')))
+  AND current_setting('pipestate.part', true) = '0005/11' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_jobs_created_at ON jobs (created_at)' WHERE NOT to_regclass('idx_jobs_created_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/11' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_jobs_created_at ON jobs (created_at)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND NOT to_regclass('pipestate_new_idx_jobs_created_at') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0005/11' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_jobs_created_at') AND indisvalid AND indisready)));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/11' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock jobs where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_jobs_created_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('jobs')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_jobs_created_at takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_jobs_created_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_jobs_created_at was another one (%s): rebuilt as CREATE INDEX idx_jobs_created_at ON jobs (created_at)',
+    pg_get_indexdef(to_regclass('idx_jobs_created_at')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_jobs_created_at'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_jobs_created_at'), 'idx_jobs_created_at');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
 UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0004';
 
 COMMIT;

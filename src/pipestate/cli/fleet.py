@@ -6,7 +6,7 @@ import typer
 
 from pipestate.chain.project import Project
 from pipestate.cli import complete
-from pipestate.cli.options import PANEL, project_options
+from pipestate.cli.options import DATABASE_PANEL, project_options
 from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ VersionTable = Annotated[
         metavar="TABLE",
         help="TABLE or SCHEMA.TABLE, where it is not found.",
         show_default=False,
-        rich_help_panel=PANEL,
+        rich_help_panel=DATABASE_PANEL,
     ),
 ]
 

@@ -27,6 +27,7 @@ __all__ = [
     "add_checks",
     "add_columns",
     "add_foreign_key",
+    "analyze_table",
     "archive_columns",
     "archive_table",
     "comment_column",
@@ -179,6 +180,11 @@ def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
 def drop_view(name: str) -> None:
     """Drop a view that the chain created."""
     engine().drop_view(name)
+
+
+def analyze_table(table: str) -> None:
+    """Tell the planner what is in new columns and indexes; without that it expects most rows in any of them."""
+    engine().analyze_table(table)
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:

@@ -11,7 +11,10 @@ from pipestate.ddl import sql
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index, with its keys and predicate spelt as PostgreSQL prints them: `(a, b DESC)`.
+    """An index, with its keys and predicate spelt as PostgreSQL prints them, casts apart: `(a, b DESC)`.
+
+    Where the table lacks one of the columns in `needs`, or has one of another type than `types`, there is no index.
+    Types are PostgreSQL's: an index that names some is for PostgreSQL alone.
 
     `partitions` puts into scripts for psql what a partitioned table needs; online it is seen.
     """
@@ -21,6 +24,8 @@ class Index:
     keys: str
     unique: bool = False
     where: str | None = None
+    needs: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     partitions: bool = False
 
     @property

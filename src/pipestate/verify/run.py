@@ -1,23 +1,20 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count, groupby
-from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from sqlalchemy import URL, Connection
 
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
-from pipestate.interrupt import cancelled_together
 from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
 from pipestate.verify.read import QueryFailed, fence, read
@@ -68,9 +65,15 @@ def verify_on(
     info = describe(leader, url, position)
     warnings = look_around(leader)
     tell_files(leader, asked, position.paths)
-    jobs = 1 if dialect == "sqlite" else jobs
-    run = _telling(asked, timeout_s, on_check)
-    verdicts = _run_all(leader, url, asked, run, jobs, paths=position.paths)
+    verdicts = share_out(
+        leader,
+        url,
+        asked,
+        _telling(asked, timeout_s, on_check),
+        jobs=1 if dialect == "sqlite" else jobs,
+        prepare=partial(tell_files, asked=asked, paths=position.paths),
+        within=fence,
+    )
     found = assemble(phases, asked, verdicts, position)
     return Report(info, started_at, _milliseconds(start), found, warnings)
 
@@ -131,42 +134,6 @@ def _telling(
         return run_check(connection, each, timeout_s)
 
     return run
-
-
-def _run_all(
-    leader: Connection,
-    url: URL,
-    asked: Sequence[Asked],
-    run: Callable[[Connection, Asked], Verdict],
-    jobs: int,
-    *,
-    paths: Mapping[str, Path],
-) -> list[Verdict]:
-    """On one connection, or on several that share the leader's snapshot."""
-    if jobs < 2 or len(asked) < 2:
-        with fence(leader):
-            return [run(leader, each) for each in asked]
-    snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
-    todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(asked)):
-        todo.put(number)
-    verdicts: dict[int, Verdict] = {}
-
-    def work(connection: Connection) -> None:
-        with fence(connection), suppress(Empty):
-            while True:
-                number = todo.get_nowait()
-                verdicts[number] = run(connection, asked[number])
-
-    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
-        others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
-        for other in others:
-            tell_files(other, asked, paths)
-        working = [pool.submit(work, connection) for connection in (leader, *others)]
-        with cancelled_together([leader, *others]):
-            for future in working:
-                future.result()
-    return [verdicts[number] for number in range(len(asked))]
 
 
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:

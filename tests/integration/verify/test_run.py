@@ -126,6 +126,42 @@ def test_with_jobs_the_verdicts_stay_in_order(pg: Database, tmp_path: Path) -> N
     assert report.ok
 
 
+CONNECTED = (
+    "SELECT count(*) AS x FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = 'pipestate'"
+)
+
+NAP = "CREATE FUNCTION nap(seconds float8) RETURNS int LANGUAGE sql AS 'SELECT 1 FROM pg_sleep($1)'"
+
+
+def test_a_short_run_opens_no_second_connection(pg: Database, tmp_path: Path) -> None:
+    blocks = [block(f"{CONNECTED} AND {i} >= 0", check=f"c{i}") for i in range(10)]
+    assert run(pg, write(tmp_path, page(*blocks)), jobs=8).ok
+
+
+def test_others_join_a_run_that_takes_long(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipestate.verify.connections.ALONE_S", 0.05)
+    pg.run(NAP)
+    blocks = [
+        block("SELECT 1 AS x FROM nap(1)", check="long"),
+        block(CONNECTED, check="beside", require="x = 2"),
+    ]
+    report = run(pg, write(tmp_path, page(*blocks)), jobs=2)
+    assert report.ok, [verdict.message for verdict in report.verdicts()]
+
+
+def test_where_no_other_connection_is_to_be_had_one_does_it_all(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipestate.verify.connections.ALONE_S", 0.05)
+    pg.run(NAP, "DROP ROLE IF EXISTS lonely", "CREATE ROLE lonely LOGIN CONNECTION LIMIT 1")
+    lonely = Database(pg.url.set(username="lonely"))
+    blocks = [block(f"SELECT 1 AS x FROM nap(0.{i + 2})", check=f"c{i}") for i in range(3)]
+    assert run(lonely, write(tmp_path, page(*blocks)), jobs=3).ok
+
+
 def test_five_hundred_checks_on_an_empty_table(pg: Database, tmp_path: Path) -> None:
     pg.run("CREATE TABLE t (n int)")
     counts = "SELECT count(*) AS x FROM t WHERE n > {}"

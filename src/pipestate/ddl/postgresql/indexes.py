@@ -1,5 +1,6 @@
 """Indexes: built concurrently, rebuilt where a build was interrupted or the definition is another one."""
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from pipestate.ddl.postgresql.partitions import (
 from pipestate.drivers import sqlstate
 
 BUILD_PATIENCE = "10min"
+CAST = r"::(character varying|[\w.]+)|[()\s]"
 
 # CREATE INDEX CONCURRENTLY waits for every transaction that is older than it.
 OLDEST_TRANSACTION = text(
@@ -41,7 +43,8 @@ def create_index(index: Index) -> None:
     4. That one takes the place of the old one in one short transaction, and it is said.
     """
     _refuse(index)
-    sql.do_when(f"NOT {_exists(index)}", objects.remember("index", index.name))
+    missing = f"NOT {_exists(index)}{f' AND {_is_wanted(index)}' if index.needs else ''}"
+    sql.do_when(missing, objects.remember("index", index.name))
     if index.partitions if sql.is_offline() else sql.holds(is_partitioned(index.table)):
         _build_by_partition(index)
     spare = _spare(index)
@@ -49,10 +52,11 @@ def create_index(index: Index) -> None:
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
         _drop_when(index.name, f"{_exists(index)} AND NOT {_valid(index)}")
         _drop_when(spare.name, f"{_exists(spare)} AND NOT ({_valid(spare)} AND {_is_other(index)})")
-        _build_when(index, f"NOT {_exists(index)}")
+        _build_when(index, missing)
         _build_when(spare, f"{_is_other(index)} AND NOT {_exists(spare)}")
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
-        sql.break_off_unless(f"{_valid(index)} AND (NOT {_is_other(index)} OR {_valid(spare)})")
+        done = f"{_valid(index)} AND (NOT {_is_other(index)} OR {_valid(spare)})"
+        sql.break_off_unless(f"{done} OR NOT {_is_wanted(index)}" if index.needs else done)
     _swap(index, spare)
 
 
@@ -100,12 +104,26 @@ def _valid(index: Index) -> str:
     return f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND indisvalid AND indisready)"
 
 
+def _is_wanted(index: Index) -> str:
+    """Has the table what the index needs?"""
+    types = ", ".join(f"{sql.literal(each)}::regtype" for each in index.types)
+    return (
+        f"(SELECT count(*) FROM pg_attribute WHERE attrelid = {sql.regclass(index.table)} "
+        f"AND attname IN ({sql.literals(index.needs)}) AND NOT attisdropped"
+        f"{f' AND atttypid IN ({types})' if types else ''}) = {len(index.needs)}"
+    )
+
+
 def _is_other(index: Index) -> str:
     """Is there an index of that name with other columns, predicate or uniqueness?"""
     actual = "split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2)"
+    wanted = index.definition()
+    if "'" in wanted:  # casts and parentheses depend on the type of an adopted column
+        actual = f"regexp_replace({actual}, {sql.literal(CAST)}, '', 'g')"
+        wanted = re.sub(CAST, "", wanted)
     return (
         f"EXISTS (SELECT FROM pg_index WHERE indexrelid = {_oid(index)} AND "
-        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {sql.literal(index.definition())}))"
+        f"(indisunique <> {str(index.unique).lower()} OR {actual} <> {sql.literal(wanted)}))"
     )
 
 
