@@ -37,6 +37,7 @@ LAYERS = (
     ("scaffold",),
     ("verify",),
     ("ledger",),
+    ("standing",),
     ("ddl",),
     ("gate",),
     ("backfill", "contract"),

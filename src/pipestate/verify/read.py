@@ -39,7 +39,7 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
     Raises QueryFailed where it fails, takes too long, or returns what Python cannot hold. A connection
     that is lost is not the query's fault, and raises what the driver did.
     """
-    with _guarded(connection, timeout_s):
+    with guarded(connection, timeout_s):
         try:
             if connection.dialect.name == "sqlite":
                 return _counted_here(_execute(connection, ledger_names(sql)), most)
@@ -49,7 +49,7 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
-            raise QueryFailed(_reason(error, timeout_s)) from error
+            raise QueryFailed(explain(error, timeout_s)) from error
         except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise QueryFailed(_unreadable(why)) from error
@@ -82,7 +82,7 @@ def _counted_here(found: CursorResult[tuple[object, ...]], most: int) -> Result:
 
 
 @contextmanager
-def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
+def guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
     """A savepoint and a deadline of its own: after an error PostgreSQL would refuse everything else."""
     if connection.dialect.name == "sqlite":
         db.set_deadline(connection, timeout_s)
@@ -97,7 +97,8 @@ def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
             db.send(connection, "ROLLBACK TO SAVEPOINT pipestate_check", "RELEASE SAVEPOINT pipestate_check")
 
 
-def _reason(error: DBAPIError, timeout_s: float) -> str:
+def explain(error: DBAPIError, timeout_s: float) -> str:
+    """Say in one sentence why a query gave no answer."""
     text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,7 @@ from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
 from pipestate.interrupt import cancelled_together
-from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
 from pipestate.verify.read import QueryFailed, read
@@ -43,18 +43,34 @@ def verify(
 ) -> Report:
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
     started_at, start = datetime.now(UTC), time.perf_counter()
-    dialect = url.get_backend_name()
     with db.reader(url) as leader:
-        position = locate(leader)
-        asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
-        info = describe(leader, url, position)
-        warnings = look_around(leader)
-        tell_files(leader, asked, position.paths)
-        verdicts = _run_all(
-            leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs, paths=position.paths
-        )
-    duration = (time.perf_counter() - start) * 1000
-    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
+        report = verify_on(leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs)
+    return replace(report, started_at=started_at, duration_ms=_since(start))
+
+
+def verify_on(
+    leader: Connection,
+    url: URL,
+    phases: Sequence[tuple[Runbook, Phase]],
+    position: Position,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    jobs: int = 1,
+) -> Report:
+    """Run the checks on a connection of `db.reader`, for whoever reads more in the same snapshot."""
+    started_at, start = datetime.now(UTC), time.perf_counter()
+    dialect = url.get_backend_name()
+    asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
+    info = describe(leader, url, position)
+    warnings = look_around(leader)
+    tell_files(leader, asked, position.paths)
+    jobs = 1 if dialect == "sqlite" else jobs
+    verdicts = _run_all(leader, url, asked, timeout_s, jobs, paths=position.paths)
+    return Report(info, started_at, _since(start), assemble(phases, asked, verdicts, position), warnings)
+
+
+def _since(start: float) -> float:
+    return round((time.perf_counter() - start) * 1000, 1)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
@@ -164,26 +180,30 @@ class Shown:
     rows: tuple[dict[str, Json], ...]
     error: str | None
     total: int = 0
+    runbook: str = ""
 
 
 def run_views(
     connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
 ) -> list[Shown]:
-    """The views of the phases that have been reached."""
-    shown_views: dict[str, Shown] = {}
-    for _, phase in phases:
+    """The views of the phases that have been reached, page by page."""
+    shown_views: dict[tuple[str, str], Shown] = {}
+    for runbook, phase in phases:
         for view in phase.views_for(connection.dialect.name):
             # A view goes on after its phase: only its own `until` ends it.
             scopes = ((phase.from_, None), (view.from_, view.until))
-            if any(position.place(*scope) for scope in scopes) or view.id in shown_views:
-                continue
-            try:
-                result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
-            except QueryFailed as error:
-                shown_views[view.id] = Shown(view.id, (), str(error))
-            else:
-                shown_views[view.id] = Shown(view.id, result.records(), None, result.total)
+            key = (runbook.name, view.id)
+            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
+                shown_views[key] = _shown(connection, runbook, view, timeout_s)
     return list(shown_views.values())
+
+
+def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
+    try:
+        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+    except QueryFailed as error:
+        return Shown(view.id, (), str(error), runbook=runbook.name)
+    return Shown(view.id, result.records(), None, result.total, runbook.name)
 
 
 def _verdict(
