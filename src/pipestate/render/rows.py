@@ -64,9 +64,7 @@ def _below(columns: Sequence[str], cells: Sequence[Sequence[Text]], width: int) 
 def _folded(columns: Sequence[str], row: Sequence[Text], width: int) -> list[RenderableType]:
     lines: list[Text] = []
     for name, value in zip(columns, row, strict=True):
-        pair = Text(f"{plain(name)}: ", "dim").append_text(
-            Text(value.plain[:LONGEST_VALUE], value.style or "none")
-        )
+        pair = Text().append(f"{plain(name)}: ", "dim").append(value.plain[:LONGEST_VALUE], value.style)
         if len(value.plain) > LONGEST_VALUE:
             pair.append("…", "dim")
         if lines and lines[-1].cell_len + 2 + pair.cell_len <= width - 2:
