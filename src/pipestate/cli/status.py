@@ -18,7 +18,7 @@ EVERY_S = 5.0
 
 @project_options
 def plan(to: Target, json_: AsJson = False) -> None:
-    """Show the revisions, which of them are applied, which wait for a gate, and what to do next.
+    """Show where the database is, which revisions wait for which gate, and what to do next.
 
     Example: pipestate plan
     """
@@ -45,23 +45,29 @@ def status(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUNBOOK]...",
-            help="A name, or the path of a .md file; else the default ones.",
+            metavar="RUNBOOK",
+            help="Names, or paths of .md files; else all that run by default.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and look again every 5 seconds.")] = False,
     every: Annotated[
         float | None,
-        typer.Option("--every", metavar="SECONDS", min=0.5, help="Watch, this often.", show_default=False),
+        typer.Option(
+            "--every", metavar="SECONDS", min=0.5, help="Watch, and look so often.", show_default=False
+        ),
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show how things stand: gates, since when they hold and when they can open, who has signed, and the views.
+    """Show how things stand: which gates are open, since when, and when the others can open.
 
-    Example: pipestate status --watch
+    With that: what is missing, who has signed and how long it holds, what probes saw, and the pages' views.
+
+    Example: pipestate status
+
+    Example: pipestate status orders --watch
     """
     from pipestate.cli import watch as again
     from pipestate.render.status import print_status

@@ -11,6 +11,7 @@ from pipestate.chain.calls import Calls
 from pipestate.plural import many
 from pipestate.render.labelled import Line, label, labelled, listed
 from pipestate.render.moments import DAY, lasting, on
+from pipestate.render.rows import fits
 from pipestate.render.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
 from pipestate.render.views import show_views
 from pipestate.safe import plain
@@ -29,7 +30,7 @@ def status_picture(standing: Standing, width: int, calls: Calls) -> RenderableTy
         _header(standing),
         *_phases(standing, calls),
         *_ledger(standing),
-        *_observations(standing),
+        *_observations(standing, width),
         *show_views(standing.views, width, named=len(standing.runbooks) > 1),
     )
 
@@ -106,17 +107,21 @@ def _rehearsal(rehearsal: Rehearsal, now: datetime) -> Text:
     return text if rehearsal.unchanged else text.append("; the files have changed since", ODD)
 
 
-def _observations(standing: Standing) -> Iterator[RenderableType]:
+def _observations(standing: Standing, width: int) -> Iterator[RenderableType]:
+    """A table; where it does not fit, a line for each."""
     if not standing.observations:
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("observation", overflow="fold")
-    table.add_column("value", justify="right", overflow="fold")
-    for name in ("age", "source", ""):
-        table.add_column(name, overflow="fold")
-    for each in standing.observations:
-        table.add_row(*_observation(each), style="red" if each.wrong else "")
     yield Text()
+    columns = ("observation", "value", "age", "source", "")
+    rows = [_observation(each) for each in standing.observations]
+    if not fits(columns, rows, width):
+        yield labelled(((label("observed"), _in_a_line(row)) for row in rows), indent=0)
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name == "value" else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     yield table
 
 
@@ -129,4 +134,9 @@ def _observation(observed: Observed) -> tuple[Text, ...]:
         plain(observed.source),
         f"fails {fails}" if fails else "",
     )
-    return tuple(Text(cell) for cell in cells)
+    return tuple(Text(cell, "red" if observed.wrong else "") for cell in cells)
+
+
+def _in_a_line(row: tuple[Text, ...]) -> Text:
+    name, value, age, source, fails = (cell.plain for cell in row)
+    return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)

@@ -1,7 +1,7 @@
 """A phase on the terminal: its gate, when it can open, what is missing, who has signed, and its last days."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rich.text import Text
 
@@ -24,6 +24,7 @@ from pipestate.standing.model import (
 )
 from pipestate.verify.report import Gate
 from pipestate.verify.signoff import written
+from pipestate.verify.values import shortened
 from pipestate.verify.verdict import Outcome, Verdict
 
 GOOD, BAD, ODD = "green", "bold red", "yellow"
@@ -36,6 +37,7 @@ MARKS = {
 }
 LEGEND = "■ open  ✗ closed  ◪ both  · no record"
 BAR = 14
+MESSAGE = 150  # `pipestate verify` shows the rest, and why
 LATE_HOURS = 48  # without a record, as most checks of a soak have it
 
 
@@ -119,7 +121,7 @@ def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
         name = "warned" if verdict.warned else str(verdict.outcome)
         found.setdefault((name, verdict.message), []).append(plain(verdict.check_id))
     for (name, message), ids in found.items():
-        text = Text().append(", ".join(ids), "bold").append(f": {plain(message)}")
+        text = Text().append(", ".join(ids), "bold").append(f": {plain(shortened(message, MESSAGE))}")
         yield label(name, STYLES[name]), text
 
 
@@ -161,6 +163,8 @@ def _held(held: Held, since: datetime, now: datetime) -> Text:
     if held.last_record_at is not None:
         late = (held.hours_since_last_record or 0) > LATE_HOURS
         text.append(f", the last {lasting(now - held.last_record_at)} ago", ODD if late else "")
+    if (held.longest_gap_hours or 0) > LATE_HOURS:
+        text.append(f", the longest gap {lasting(timedelta(hours=held.longest_gap_hours or 0))}", ODD)
     return text
 
 
@@ -175,6 +179,6 @@ def _closed(closed: ClosedRecord, now: datetime) -> Text:
     text = Text(f"{on(closed.at, now)}, {lasting(now - closed.at)} ago, by {plain(closed.by)}")
     if len(closed.failures) == 1:
         (failure,) = closed.failures
-        return text.append(f": {plain(failure.check_id)}: {plain(failure.message)}")
+        return text.append(f": {plain(failure.check_id)}: {plain(shortened(failure.message, MESSAGE))}")
     names = [plain(failure.check_id) for failure in closed.failures]
     return text.append(f": {listed(names, most=5)}") if names else text
