@@ -39,6 +39,7 @@ LAYERS = (
     ("scaffold",),
     ("verify",),
     ("ledger", "probes"),
+    ("standing",),
     ("ddl",),
     ("gate",),
     ("backfill", "contract"),

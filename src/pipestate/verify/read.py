@@ -44,7 +44,7 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
     Raises QueryFailed where it fails, takes too long, or returns what Python cannot hold. A connection
     that is lost is not the query's fault, and raises what the driver did.
     """
-    with _guarded(connection, timeout_s) as first:
+    with guarded(connection, timeout_s) as first:
         try:
             if connection.dialect.name == "sqlite":
                 return _counted_here(_execute(connection, ledger_names(sql)), most)
@@ -54,7 +54,7 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
-            raise QueryFailed(_reason(error, timeout_s)) from error
+            raise QueryFailed(explain(error, timeout_s)) from error
         except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise QueryFailed(_unreadable(why)) from error
@@ -107,7 +107,7 @@ def _counted_here(found: CursorResult[tuple[object, ...]], most: int) -> Result:
 
 
 @contextmanager
-def _guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
+def guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
     """A savepoint and a deadline of its own: after an error PostgreSQL would refuse everything else.
 
     Yields what the query's message begins with: nothing, or behind a fence the way back to its savepoint.
@@ -128,7 +128,8 @@ def _guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
             db.send(connection, UNDO, RELEASE)
 
 
-def _reason(error: DBAPIError, timeout_s: float) -> str:
+def explain(error: DBAPIError, timeout_s: float) -> str:
+    """Say in one sentence why a query gave no answer."""
     text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"

@@ -13,7 +13,7 @@ from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
 from pipestate.progress import Checking, unwatched
-from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
 from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
@@ -43,7 +43,9 @@ def verify(
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
     start = time.perf_counter()
     with db.reader(url) as leader:
-        report = verify_on(leader, url, phases, locate, timeout_s=timeout_s, jobs=jobs, on_check=on_check)
+        report = verify_on(
+            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
+        )
     return replace(report, duration_ms=_milliseconds(start))
 
 
@@ -51,7 +53,7 @@ def verify_on(
     leader: Connection,
     url: URL,
     phases: Sequence[tuple[Runbook, Phase]],
-    locate: Callable[[Connection], Position],
+    position: Position,
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
@@ -60,7 +62,6 @@ def verify_on(
     """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
-    position = locate(leader)
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     info = describe(leader, url, position)
     warnings = look_around(leader)
@@ -166,26 +167,30 @@ class Shown:
     rows: tuple[dict[str, Json], ...]
     error: str | None
     total: int = 0
+    runbook: str = ""
 
 
 def run_views(
     connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
 ) -> list[Shown]:
-    """The views of the phases that have been reached."""
-    shown_views: dict[str, Shown] = {}
-    for _, phase in phases:
+    """The views of the phases that have been reached, page by page."""
+    shown_views: dict[tuple[str, str], Shown] = {}
+    for runbook, phase in phases:
         for view in phase.views_for(connection.dialect.name):
             # A view goes on after its phase: only its own `until` ends it.
             scopes = ((phase.from_, None), (view.from_, view.until))
-            if any(position.place(*scope) for scope in scopes) or view.id in shown_views:
-                continue
-            try:
-                result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
-            except QueryFailed as error:
-                shown_views[view.id] = Shown(view.id, (), str(error))
-            else:
-                shown_views[view.id] = Shown(view.id, result.records(), None, result.total)
+            key = (runbook.name, view.id)
+            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
+                shown_views[key] = _shown(connection, runbook, view, timeout_s)
     return list(shown_views.values())
+
+
+def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
+    try:
+        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+    except QueryFailed as error:
+        return Shown(view.id, (), str(error), runbook=runbook.name)
+    return Shown(view.id, result.records(), None, result.total, runbook.name)
 
 
 def _verdict(
