@@ -410,7 +410,11 @@ READINESS = (
             ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_stall_ms = NULL"),
             ("a lock had no timeout", "UPDATE pipestate.rehearsal SET bounded = false"),
             ("nobody knows of a lock", "UPDATE pipestate.rehearsal SET bounded = NULL"),
-            ("the clone was too small", rehearsal("0006", "0007", sites=149, when="1 days ago")),
+            (
+                "the clone was too small",
+                "ANALYZE sites",
+                rehearsal("0006", "0007", sites=149, when="1 days ago"),
+            ),
             ("it is older than 30 days", "UPDATE pipestate.rehearsal SET rehearsed_at = <30.01 days ago>"),
         )
     ),
