@@ -148,7 +148,7 @@ def _made(production: "URL", where: Where) -> Iterator["Clone"]:
     assert where.wanted is not None
     with ExitStack() as stack:
         with progress("copying production", "MB") as bar:
-            told = Told(tell, lambda done, total: bar(done // MB, -(-total // MB)))
+            told = Told(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
             clone = stack.enter_context(cloned(production, where.wanted, told))
         yield clone
 

@@ -64,6 +64,7 @@ class Making:
             self._announce(found)
             clone, same_locale = self._bring_tables(moment)
             self._bring_rows(moment, clone)
+        self.told.say("production is left alone from here on; building indexes and constraints")
         unlike = [*different(found, same_locale=same_locale), *self._finish(clone, found)]
         for line in unlike:
             self.told.say(line)

@@ -48,9 +48,10 @@ def clone_server(version: int, place: Place) -> Iterator[URL]:
     data = place.directory / "data"
     server = _start(data, version)
     try:
-        _require_private(parse_url(server.get_uri()), place)
+        url = parse_url(server.get_uri()).set(password=None)
+        _require_private(url, place)
         relax(server)
-        yield parse_url(server.get_uri())
+        yield url
     finally:
         if place.keep:
             server.cleanup_mode = None

@@ -4,16 +4,13 @@ Two threads wait for the two servers; the main thread waits for them, where Ctrl
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg2.extensions import get_wait_callback, set_wait_callback
-
 from pipestate.rehearse.copying.inventory import Inventory, Relation
-from pipestate.rehearse.copying.session import ask
+from pipestate.rehearse.copying.session import ask, blocking
 from pipestate.rehearse.copying.snapshot import send_settings
 
 CHUNK = 2**18
@@ -62,7 +59,7 @@ def copy_table(
 def _stream(source: Any, out: str, clone: Any, into: str, on_bytes: Callable[[int], None]) -> int:
     reading, writing = os.pipe()
     taken = Taken(reading)
-    with _blocking(), ThreadPoolExecutor(2) as threads:
+    with blocking(), ThreadPoolExecutor(2) as threads:
         sent = threads.submit(_send, source, out, writing)
         took = threads.submit(_take, clone, into, taken)
         try:
@@ -99,14 +96,3 @@ def _result(sent: "Future[None]", took: "Future[int]") -> int:
     if failed is not None:
         raise SourceFailed from failed
     return took.result()
-
-
-@contextmanager
-def _blocking() -> Iterator[None]:
-    """Wait inside of psycopg2: it does not COPY where a callback waits for it."""
-    callback = get_wait_callback()
-    set_wait_callback(None)
-    try:
-        yield
-    finally:
-        set_wait_callback(callback)

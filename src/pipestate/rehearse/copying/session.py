@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg2
+from psycopg2.extensions import get_wait_callback, set_wait_callback
 from sqlalchemy import URL
 
 from pipestate.config import shown, without_secrets
@@ -20,10 +21,10 @@ def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
     """Connect, and close at the end; what was not committed is gone."""
     listen()
     arguments = url.get_dialect()().create_connect_args(url)[1]
+    named = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate clone"}
     try:
-        driver = psycopg2.connect(
-            **{"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate clone", **arguments}
-        )
+        with blocking():
+            driver = psycopg2.connect(**{**named, **arguments})
     except psycopg2.Error as error:
         raise Unreachable(
             f"cannot reach {shown(url)}: {said(error, url)}; check that the server runs and the URL is right"
@@ -33,6 +34,21 @@ def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
         yield driver
     finally:
         driver.close()
+
+
+@contextmanager
+def blocking() -> Iterator[None]:
+    """Let psycopg2 wait by itself, as COPY needs it.
+
+    A connection that was made while a callback waits does not block: it would keep in memory what a slow server has not
+    taken yet, and its COPY would not end when it is cancelled.
+    """
+    callback = get_wait_callback()
+    set_wait_callback(None)
+    try:
+        yield
+    finally:
+        set_wait_callback(callback)
 
 
 def ask(driver: Any, query: str) -> Rows:

@@ -21,6 +21,7 @@ from pipestate.rehearse.copying.require import unreadable_archives
 from pipestate.rehearse.copying.session import ask, said, session
 
 TRIES = 3
+LOCK_TIMEOUT = WORLD["lock_timeout"]
 # Values are written so that the clone, with the same settings, reads what they were.
 SETTINGS = {
     **{
@@ -61,23 +62,32 @@ def reading(url: URL) -> Iterator[Any]:
 def snapshot(url: URL) -> Iterator[Snapshot]:
     """Hold one moment of production, in which no table changes its shape, until the end."""
     with reading(url) as driver:
-        try:
+        with _told(url):
             found = _locked(driver, url)
             ((number,),) = ask(driver, "SELECT pg_catalog.pg_export_snapshot()")
-        except errors.LockNotAvailable as error:
-            raise Unreachable(LOCKED.format(url=shown(url), time=WORLD["lock_timeout"])) from error
-        except Error as error:
-            raise Unreachable(f"{shown(url)} cannot be copied: {said(error, url)}") from error
         yield Snapshot(driver, str(number), found)
 
 
 def look(url: URL) -> Inventory:
     """Read what production has, and hold nothing."""
-    with reading(url) as driver:
-        try:
-            return read_inventory(driver)
-        except Error as error:
-            raise Unreachable(f"{shown(url)} cannot be read: {said(error, url)}") from error
+    with reading(url) as driver, _told(url):
+        return _look(driver)
+
+
+@contextmanager
+def _told(url: URL) -> Iterator[None]:
+    try:
+        yield
+    except errors.LockNotAvailable as error:
+        raise Unreachable(LOCKED.format(url=shown(url), time=LOCK_TIMEOUT)) from error
+    except Error as error:
+        raise Unreachable(f"{shown(url)} cannot be copied: {said(error, url)}") from error
+
+
+def _look(driver: Any) -> Inventory:
+    """Read what is there, with the path that the session has; to know its size, a table must not be locked."""
+    ask(driver, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    return read_inventory(driver)
 
 
 def send_settings(driver: Any, path: str = "pg_catalog") -> None:
@@ -94,7 +104,7 @@ def send_settings(driver: Any, path: str = "pg_catalog") -> None:
 def _locked(driver: Any, url: URL) -> Inventory:
     """Lock what is there, and look again: where a table came or went in between, begin anew."""
     for _ in range(TRIES):
-        before = read_inventory(driver)
+        before = _look(driver)
         driver.rollback()
         send_settings(driver)
         with suppress(errors.UndefinedTable, errors.InvalidSchemaName):

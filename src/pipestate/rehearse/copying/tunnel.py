@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipestate.errors import ConfigError
 from pipestate.rehearse.copying.relay import Way, relay
 
+CANCEL_REQUEST, AUTHENTICATION_SASL = 80877102, 10
+CHANNEL_BOUND = b"SCRAM-SHA-256-PLUS\0"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 PORT = 5432
 VERIFYING = ("verify-ca", "verify-full")
@@ -27,12 +30,16 @@ def tunnel(info: Any, place: Path) -> Iterator[tuple[str, int]]:
     if not info.ssl_in_use:
         yield host, info.port
         return
+    if settings.get("channel_binding") == "require":
+        raise ConfigError("channel_binding=require cannot be kept by pg_dump here: leave it out of the URL")
     context = tls_context(settings, Path.home() / ".postgresql")
     directory = place / "tunnel"
     directory.mkdir(mode=0o700)
 
-    async def far(_near: Way) -> Way:
-        return await _through_tls(host, info.port, context, info.host)
+    async def far(near: Way) -> Way:
+        there = await _through_tls(host, info.port, context, info.host)
+        await _introduce(near, there)
+        return there
 
     with relay(partial(asyncio.start_unix_server, path=directory / f".s.PGSQL.{PORT}"), far):
         yield str(directory), PORT
@@ -71,3 +78,28 @@ async def _through_tls(address: str, port: int, context: ssl.SSLContext, name: s
         raise ConnectionError("the server does not speak TLS any more")
     await writer.start_tls(context, server_hostname=name)
     return reader, writer
+
+
+async def _introduce(near: Way, there: Way) -> None:
+    """Pass on the first words of both sides, until the server says how it wants to know who it is.
+
+    One way of that is left out: it binds the password to the channel, and the program does not see our TLS.
+    """
+    (size,) = struct.unpack("!i", head := await near[0].readexactly(4))
+    body = await near[0].readexactly(size - 4)
+    there[1].write(head + body)
+    kind = b"N" if struct.unpack("!i", body[:4])[0] != CANCEL_REQUEST else b"R"
+    while kind not in b"RE":
+        kind, (size,) = await there[0].readexactly(1), struct.unpack("!i", await there[0].readexactly(4))
+        body = without_channel_binding(await there[0].readexactly(size - 4))
+        near[1].write(kind + struct.pack("!i", len(body) + 4) + body)
+
+
+def without_channel_binding(body: bytes) -> bytes:
+    """Leave the bound mechanism out of what a server offers.
+
+    >>> without_channel_binding(struct.pack("!i", 10) + b"SCRAM-SHA-256-PLUS\\0SCRAM-SHA-256\\0\\0")[4:]
+    b'SCRAM-SHA-256\\x00\\x00'
+    """
+    offers = body[:4] == struct.pack("!i", AUTHENTICATION_SASL)
+    return body.replace(CHANNEL_BOUND, b"") if offers else body

@@ -70,3 +70,22 @@ def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
     with snapshot(pg.url) as moment:
         assert [each.name for each in moment.found.relations] == ["new"]
         assert ask(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
+
+
+def test_ctrl_c_ends_both_sides_at_once(
+    pg: Database, other: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clone is slow here, so that rows wait in the pipe: a connection that does not block would hang."""
+    monkeypatch.setattr("pipestate.rehearse.copying.rows.TELL_EVERY_S", 0.05)
+    slow = (
+        "CREATE FUNCTION slow(integer) RETURNS boolean LANGUAGE sql AS 'SELECT pg_sleep(0.001) IS NOT NULL'"
+    )
+    pg.run("CREATE TABLE t (id integer, line text)", MANY)
+    other.run(slow, "CREATE TABLE t (id integer, line text, CHECK (slow(id)))")
+
+    def press_ctrl_c(_count: int) -> None:
+        raise KeyboardInterrupt
+
+    with snapshot(pg.url) as moment, session(other.url) as clone, pytest.raises(KeyboardInterrupt):
+        copy_table(moment.driver, clone, moment.found.relations[0], moment.found, press_ctrl_c)
+    assert other.value("SELECT count(*) FROM t") == 0
