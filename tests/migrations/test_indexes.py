@@ -182,7 +182,7 @@ READ_BY_CHECKS = {
 
 def read_by_checks(chain: Chain) -> set[str]:
     found = chain.database.rows("SELECT indexrelid::regclass::text FROM pg_index WHERE indisvalid")
-    return {name for (name,) in found} & READ_BY_CHECKS
+    return {str(name) for (name,) in found} & READ_BY_CHECKS
 
 
 @pytest.mark.parametrize("kind", ["varchar(20)", "text", "stage"])

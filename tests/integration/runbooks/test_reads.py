@@ -52,18 +52,19 @@ def large(postgres: Postgres) -> Iterator[Database]:
     postgres.drop(database)
 
 
-CHECKS = [
-    pytest.param(check, id=f"{page.name}/{phase.name}/{check.id}")
+CHECKS = {
+    f"{page.name}/{phase.name}/{check.id}": check
     for page in PAGES
     for phase in page.runbook.phases
     if applies(phase, "0005")
     for check in phase.checks_for("postgresql")
     if isinstance(check, Check) and applies(check, "0005")
-]
+}
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_a_check_does_not_read_a_whole_table(large: Database, check: Check) -> None:
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_does_not_read_a_whole_table(large: Database, name: str) -> None:
+    check = CHECKS[name]
     with large.reader() as connection:
         assert rows_read(connection, check.sql) <= MOST
         evidence = check.evidence_for("postgresql")
@@ -74,17 +75,17 @@ def test_a_check_does_not_read_a_whole_table(large: Database, check: Check) -> N
 def test_where_the_schema_proves_nothing_the_rows_are_read(large: Database) -> None:
     """The same checks, without the index, the rule and the key that would answer them."""
     wanted = {"duplicate-keys", "invalid-status", "orphan-rows"}
-    checks = {param.values[0].id: param.values[0] for param in CHECKS}  # type: ignore[union-attr]
+    checks = {check.id: check for check in CHECKS.values()}
     with large.engine.connect() as connection:
         connection.exec_driver_sql("DROP INDEX uix_cips_content_item_pipeline")
         for name in ("ck_cips_status", "fk_cips_content_item"):
             connection.exec_driver_sql(f"ALTER TABLE content_item_pipeline_state DROP CONSTRAINT {name}")
-        read = {id for id in wanted if rows_read(connection, checks[id].sql) >= ROWS}  # type: ignore[union-attr]
+        read = {id for id in wanted if rows_read(connection, checks[id].sql) >= ROWS}
         connection.rollback()
     assert read == wanted
 
 
-def rows_read(connection: Connection, sql: str) -> int:
+def rows_read(connection: Connection, sql: str) -> float:
     """The rows that the statement takes out of tables and indexes, those included that a filter throws away."""
     explained = connection.exec_driver_sql(
         f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", execution_options={"no_parameters": True}
