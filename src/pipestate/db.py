@@ -17,6 +17,7 @@ from pipestate.interrupt import is_stopped, listen, telling
 
 CONNECT_TIMEOUT_S = 10
 READ_ONLY = "25006"
+CONFLICT = "conflict with recovery"  # the connection is gone, and with it the code: only the words are left
 
 # For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
 # brings such options, and hands the next transaction to another session.
@@ -181,9 +182,13 @@ def _quoted(connection: Connection, names: Sequence[str]) -> str:
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:
-    return (
-        f"cannot reach {shown(url)}: {_reason(url, error)}; check that the server runs and the URL is right"
-    )
+    reason = _reason(url, error)
+    if CONFLICT in reason:
+        return (
+            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: ask again, or ask the "
+            f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
+        )
+    return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"
 
 
 def _reason(url: URL, error: DBAPIError) -> str:
