@@ -80,6 +80,12 @@ def show(report: "Report", form: Format, output: Path | None, calls: "Calls") ->
     put(render(report, form, calls), output)
 
 
+def refuse_unwritable(output: Path | None) -> None:
+    """Refuse a file that cannot be written, before long work is done for it."""
+    if output is not None and not (os.access(output.parent, os.W_OK) and not output.is_dir()):
+        raise ConfigError(f"cannot write {output}: there is no such directory, or it may not be written to")
+
+
 def put(text: str, output: Path | None) -> None:
     if output is None:
         print(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli.options import AsJson, Perhaps, project_options
-from pipestate.cli.output import Plain, console, dumped, put, say
+from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
 from pipestate.errors import ConfigError
 from pipestate.safe import plain_lines
 
@@ -58,6 +58,7 @@ def rehearse(
     from pipestate.chain.target import find_targets
     from pipestate.rehearse.run import rehearse
 
+    refuse_unwritable(output)
     job, limit = job_of(production, on), milliseconds(max_stall)
     targets = find_targets(job.chain, to)
     with told() as (said, begins):
@@ -94,6 +95,7 @@ def compat(
     from pipestate.rehearse.compat import compat
     from pipestate.rehearse.statements import read_statements
 
+    refuse_unwritable(output)
     job = job_of(production, on)
     given = read_statements(statements, job.production or job.clone)
     with told() as (said, begins):
