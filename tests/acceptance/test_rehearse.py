@@ -114,6 +114,8 @@ def test_what_is_refused_before_anything_runs(project: Project, clone: Database,
     assert elsewhere.returncode == 2
     assert "is at base, production" in elsewhere.stderr
     assert rehearse(project, clone, "--max-stall", "soon").returncode == 2
+    nowhere = rehearse(project, clone, "--format", "markdown", "--output", "nowhere/comment.md")
+    assert (nowhere.returncode, "cannot write nowhere/comment.md" in nowhere.stderr) == (2, True)
     assert version(project.database) == "a1"
 
 

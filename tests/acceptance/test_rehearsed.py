@@ -29,8 +29,8 @@ def test_an_edited_revision_closes_the_gate_that_its_rehearsal_had_opened(
 
     closed = project.pipestate("gate", "shop/ready")
     assert (closed.returncode, "rehearsed" in closed.stdout) == (1, True), closed.stdout + closed.stderr
-    written = ("--format", "markdown", "--output", "comment.md")
-    done = project.pipestate("rehearse", "--on", clone.text, "--record", *written)
+    in_markdown = ("--format", "markdown", "--output", "comment.md")
+    done = project.pipestate("rehearse", "--on", clone.text, "--record", *in_markdown)
     postgres.drop(clone)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     comment = project.read("comment.md")

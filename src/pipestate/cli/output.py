@@ -94,6 +94,12 @@ def show(
         say(f"wrote {output}. {closing_line(report, calls)}", err=True)
 
 
+def refuse_unwritable(output: Path | None) -> None:
+    """Refuse a file that cannot be written, before long work is done for it."""
+    if output is not None and not (os.access(output.parent, os.W_OK) and not output.is_dir()):
+        raise ConfigError(f"cannot write {output}: there is no such directory, or it may not be written to")
+
+
 def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
     """Print a text, or write it to a file; `at_once` never lets anybody read a half of it."""
     if output is None:

@@ -11,7 +11,7 @@ import typer
 
 from pipestate.cli.clone import Where, clone_options, job_on, tell
 from pipestate.cli.options import AsJson, Perhaps, project_options
-from pipestate.cli.output import Plain, console, dumped, put, say
+from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
 from pipestate.errors import ConfigError
 from pipestate.safe import plain_lines
 
@@ -66,6 +66,7 @@ def rehearse(
     from pipestate.chain.target import find_targets
     from pipestate.rehearse.run import rehearse
 
+    refuse_unwritable(output)
     where.require_rows({"--max-stall": max_stall, "--record": record})
     limit = milliseconds(max_stall)
     with job_on(production, where, to, record=record) as job, told() as (said, begins):
@@ -106,6 +107,7 @@ def compat(
     from pipestate.rehearse.compat import compat
     from pipestate.rehearse.statements import read_statements
 
+    refuse_unwritable(output)
     given = read_statements(statements, where.source(production))
     with job_on(production, where, to) as job, told() as (said, begins):
         found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)

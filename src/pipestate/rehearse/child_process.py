@@ -1,17 +1,21 @@
 """The process that migrates the clone, seen from outside."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.rehearse.clone import HALF_MIGRATED
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.trace import Begins, Trace, untold
 
+LAST_WORDS_S = 2.0
 Step = tuple[str, str]  # a command of Alembic, and its target
 
 
@@ -41,10 +45,14 @@ def child(
         [sys.executable, "-P", "-m", "pipestate.rehearse.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         bufsize=0,
+        process_group=0,  # Ctrl-C is the parent's: it ends the child, and says what that means
         env={**os.environ, "PIPESTATE_DATABASE_URL": url, "DATABASE_URL": url},
     )
     assert process.stdin is not None
+    printed = threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True)
+    printed.start()
     given = {"url": url, "project": project, "steps": steps, "statements": statements}
     try:
         write_line(process, json.dumps({**given, "measured": measured, "waits": waits}))
@@ -55,9 +63,18 @@ def child(
         if process.poll() is None:
             process.terminate()
         process.wait()
-        for channel in (process.stdin, process.stdout):
+        printed.join(LAST_WORDS_S)
+        for channel in (process.stdin, process.stdout, process.stderr):
             if channel is not None:
                 channel.close()
+
+
+def _pass_on(printed: Any) -> None:
+    """Pass on what env.py and the revisions print, a line at a time: a progress line may stand on the screen."""
+    with suppress(ValueError):  # closed meanwhile
+        for line in io.BufferedReader(printed):
+            sys.stderr.write(line.decode("utf-8", "replace"))
+            sys.stderr.flush()
 
 
 def write_line(process: "subprocess.Popen[bytes]", line: str) -> None:

@@ -62,6 +62,10 @@ OTHER = (
     "runs while the lock is held",
     "a revision of its own, and transaction_per_migration=True in env.py",
 )
+LATER = (
+    "keeps its lock while a later revision runs",
+    "transaction_per_migration=True in env.py: then each revision ends with its locks",
+)
 BEYOND = (
     f"locks a table of which production has more than {MOST_SCALED:.0f} times the rows: its time there is a guess",
     "rehearse on a clone with at least a tenth of production's rows",
@@ -119,6 +123,8 @@ def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Itera
 
 
 def _cause(table: TableFelt) -> tuple[str, str]:
+    if table.spent_by is not None and table.spent_by.revision != table.revision:
+        return LATER
     if table.rewritten:
         return REWRITE
     sql = table.spent_by.sql if table.spent_by else ""

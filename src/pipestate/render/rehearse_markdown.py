@@ -18,7 +18,7 @@ def rehearsal_as_markdown(found: Rehearsal) -> str:
         [
             f"### {_mark(found)} pipestate rehearse: {markdown(words.closing(found))}",
             "",
-            markdown(words.head(found)),
+            f"`{markdown_code(found.clone)}`, {markdown(words.way(found))}",
             *_table(found),
             *_findings(found),
             *_phases(found),

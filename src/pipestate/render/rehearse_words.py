@@ -28,8 +28,12 @@ OUTCOMES = {
 
 def head(found: Rehearsal) -> str:
     """Name the clone, its server, and the way that was gone."""
+    return f"{found.clone}  {way(found)}"
+
+
+def way(found: Rehearsal) -> str:
     at = f"{found.before or 'base'} → {found.after or 'base'}"
-    return f"{found.clone}  {found.server}  {at} in {duration(found.duration_ms)}"
+    return f"{found.server}  {at} in {duration(found.duration_ms)}"
 
 
 def noise(found: Rehearsal) -> str:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from felts import made_table
@@ -41,7 +43,7 @@ def test_estimates_grow_with_productions_rows_up_to_ten_times(
         ({"lock_timeout_ms": None, "met": met(gave_up=False)}, False),
     ],
 )
-def test_a_trial_outweighs_what_lock_timeout_says(overrides: dict[str, object], bounded: bool | None) -> None:
+def test_a_trial_outweighs_what_lock_timeout_says(overrides: dict[str, Any], bounded: bool | None) -> None:
     assert made_table(**overrides).bounded is bounded
 
 

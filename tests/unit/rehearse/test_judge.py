@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from felts import made_statement, made_table
@@ -38,6 +40,15 @@ def test_a_finding_names_the_line_and_what_avoids_it(sql: str, instead: str) -> 
 def test_a_rewrite_outranks_what_the_statement_looks_like() -> None:
     (finding,) = found(made_table("UPDATE orders SET note = 'x'", rewritten=True))
     assert finding.what == "rewrites the table under its lock"
+
+
+def test_a_lock_that_outlives_its_revision_is_that_revisions() -> None:
+    later = replace(
+        made_statement("CREATE INDEX i ON other (note)"), revision="c3", source="versions/c3.py:9"
+    )
+    (finding,) = found(made_table(spent_by=later))
+    assert (finding.revision, finding.source) == ("b2", "versions/c3.py:9")
+    assert finding.what == "keeps its lock while a later revision runs"
 
 
 def test_an_unbounded_request_fails_whatever_it_holds() -> None:
