@@ -14,6 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from redis import Redis
 
+from acceptance.test_screens import SCREENS, settled
 from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
@@ -71,6 +72,13 @@ def requirements(text: str) -> None:
     assert re.fullmatch(rf"\./wheels/pipestate-{re.escape(__version__)}-py3-none-any\.whl", wheel)
 
 
+def screen(text: str) -> None:
+    """What a page shows of a terminal stands in a kept screen, whatever the day."""
+    kept = {line.strip() for path in SCREENS.glob("*.txt") for line in path.read_text().splitlines()}
+    for line in settled(text).splitlines():
+        assert line.strip() in kept, line
+
+
 CHECKS: dict[str, Callable[[str], object]] = {
     "python": python,
     "markdown": runbook,
@@ -80,6 +88,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "ini": ini,
     "text": crontab,
     "requirements": requirements,
+    "screen": screen,
 }
 
 
@@ -217,6 +226,23 @@ def test_every_metric_is_explained_and_no_other() -> None:
     source = (ROOT / "src" / "pipestate" / "render" / "openmetrics.py").read_text()
     made = set(re.findall(r'Family\(\s*"(pipestate_\w+)"', source))
     assert made == set(re.findall(r"`(pipestate_\w+)`", page)) - {"pipestate_version"}
+
+
+@pytest.mark.parametrize("name", ["status", "plan", "history"])
+def test_every_key_of_the_other_schemas_is_explained(name: str) -> None:
+    page = (ROOT / "docs" / "json.md").read_text()
+    schema = json.loads(SCHEMA.with_name(f"{name}.schema.json").read_text())
+    for key in keys_of(schema):
+        assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+def keys_of(schema: object) -> set[str]:
+    """Every key of an object, however deep."""
+    if isinstance(schema, list):
+        return set().union(*map(keys_of, schema))
+    if not isinstance(schema, dict):
+        return set()
+    return set(schema.get("properties", ())) | set().union(*map(keys_of, schema.values()))
 
 
 def test_every_directive_is_explained() -> None:
