@@ -571,7 +571,8 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
 ) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
@@ -629,11 +630,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -683,7 +684,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '44c0fc6b587bb4f55f1124df61f55eea1e7bf5df2cb38b7074bc0d8e3f993185', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '1371d74fabb486453d9ee6e12d7e4e4848627426b5bc6e9bdcad53def4299e3d', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1384,7 +1385,8 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
 ) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
@@ -1442,11 +1444,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -1496,7 +1498,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '44c0fc6b587bb4f55f1124df61f55eea1e7bf5df2cb38b7074bc0d8e3f993185', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '1371d74fabb486453d9ee6e12d7e4e4848627426b5bc6e9bdcad53def4299e3d', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -2085,7 +2087,8 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
     EXECUTE $check$WITH q AS MATERIALIZED (
-SELECT * FROM pipestate.soak WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
 ) SELECT count(*), coalesce(bool_and((q."days_held" >= 7 AND q."days_held"::text <> 'NaN') IS TRUE AND (q."longest_gap_hours" <= 48 AND q."longest_gap_hours"::text <> 'NaN') IS TRUE AND (q."hours_since_last_record" <= 48 AND q."hours_since_last_record"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = 'PSTRO';
   EXCEPTION
@@ -2143,11 +2146,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:750', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:751', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -2197,7 +2200,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '44c0fc6b587bb4f55f1124df61f55eea1e7bf5df2cb38b7074bc0d8e3f993185', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '1371d74fabb486453d9ee6e12d7e4e4848627426b5bc6e9bdcad53def4299e3d', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
