@@ -391,7 +391,9 @@ def test_behind_a_gap_the_seven_days_begin_anew(ready: Database, days: int, outc
 def test_where_no_beginning_is_good_enough_the_message_names_the_gap(ready: Database) -> None:
     run_timed(ready, "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>")
     found = verdict(ready, RUNBOOK, "readiness/soak")
-    assert re.match(r"longest_gap_hours is 72\.\d+, required <= 48; hours_since_last_record is 72", found.message)
+    assert re.match(
+        r"longest_gap_hours is 72\.\d+, required <= 48; hours_since_last_record is 72", found.message
+    )
 
 
 def test_a_recorded_purge_ends_the_archive(contracted: Database) -> None:
