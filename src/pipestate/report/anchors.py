@@ -32,5 +32,5 @@ class Anchors:
         while free in self._slugs:
             number += 1
             free = f"{wanted}-{number}"
-        self._slugs[free] = f"{self._prefix}-{free}"
+        self._slugs[free] = f"{self._prefix}.{free}"
         return self._slugs[free]

@@ -7,7 +7,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from pipestate.plural import many
-from pipestate.report.scale import Scale, nice_range, number, ticks, time_ticks
+from pipestate.report.scale import Scale, nice_range, number, tick, ticks, time_ticks
 from pipestate.report.series import Gap, Point, Series, Window, gaps
 from pipestate.report.svg import at, element, path
 from pipestate.runbook.require import Comparison
@@ -51,7 +51,9 @@ def draw(series: Series, window: Window, *, id: str) -> Markup:
         *_limits(series, frame),
         path(_line(series.points, missing, frame), "line"),
         path(_dots(series.points, frame), "dots"),
-        path(_failures(series.points, frame), "failures"),
+        path(
+            _failures(series.points, frame), "failures" if len(series.points) <= DOTTED else "failures many"
+        ),
         path(_unknown(series.points, frame), "unknown"),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
@@ -87,7 +89,7 @@ def _axes(frame: Frame) -> Iterator[Markup]:
     for value in ticks(frame.values.low, frame.values.high):
         y = frame.y(value)
         yield element("path", d=f"M{LEFT} {at(y)}H{RIGHT}", class_="grid")
-        yield element("text", number(value), x=LEFT - 6, y=y + 4, text_anchor="end", class_="tick")
+        yield element("text", tick(value), x=LEFT - 6, y=y + 4, text_anchor="end", class_="tick")
     for moment, label in time_ticks(frame.window.start, frame.window.end):
         x = frame.x(moment)
         anchor = "start" if x < LEFT + 15 else "end" if x > RIGHT - 15 else "middle"

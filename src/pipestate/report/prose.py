@@ -35,8 +35,9 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands under one heading of the first two levels; the first section may have no heading."""
+    """What stands under one heading of the first two levels; before the first heading the level is 0."""
 
+    level: int
     line: int
     anchor: str
     heading: Markup
@@ -59,6 +60,18 @@ def sections(text: str, beside: Beside, *, prefix: str) -> list[Section]:
             cut[-1][1].append(token)
     rendered = (_section(parser, head, body, beside, prefix) for head, body in cut)
     return [section for section in rendered if section.heading or section.body.strip()]
+
+
+def inline(text: str) -> Markup:
+    """Render what stands in one line: code, emphasis, links to the web.
+
+    >>> inline("in `orders` <b>")
+    Markup('in <code>orders</code> &lt;b&gt;')
+    """
+    parser = _parser()
+    tokens = parser.parseInline(text)
+    settle_links(tokens[0].children or [], Anchors("", []))
+    return _rendered(parser, tokens, Beside())
 
 
 def _parser() -> MarkdownIt:
@@ -107,11 +120,13 @@ def _section(
     parser: MarkdownIt, head: Token | None, body: Sequence[Token], beside: Beside, prefix: str
 ) -> Section:
     if head is None:
-        return Section(1, prefix, Markup(""), _rendered(parser, body, beside))
+        return Section(0, 1, prefix, Markup(""), _rendered(parser, body, beside))
     inline, close, *rest = body
     del close
     title = _rendered(parser, [inline], beside)
-    return Section(_line(head), str(head.attrGet("id")), title, _rendered(parser, rest, beside))
+    return Section(
+        int(head.tag[1:]), _line(head), str(head.attrGet("id")), title, _rendered(parser, rest, beside)
+    )
 
 
 def _rendered(parser: MarkdownIt, tokens: Sequence[Token], beside: Beside) -> Markup:

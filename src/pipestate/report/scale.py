@@ -95,6 +95,15 @@ def _moment(moment: datetime, step: timedelta) -> str:
     return f"{moment:%b} {moment.day}" if step < timedelta(days=365) else f"{moment:%Y}"
 
 
+def tick(value: float) -> str:
+    """Write a number beside an axis, where there is room for six characters.
+
+    >>> [tick(value) for value in (2000, 600000, 0.25, -25000)]
+    ['2,000', '600k', '0.25', '-25k']
+    """
+    return f"{value / 1000:.3g}k" if 1e4 <= abs(value) < 1e6 else number(value)
+
+
 def number(value: float) -> str:
     """Write a number as short as it can be read.
 

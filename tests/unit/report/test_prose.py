@@ -21,12 +21,12 @@ def tags(html: str) -> set[str]:
 def test_a_page_is_cut_at_its_headings_and_deeper_ones_stay_inside() -> None:
     text = "intro\n\n# Title\n\nwhy\n\n## Phase: one\n\n### Details\n\ntext\n"
     found = sections(FRONT + text, Beside(), prefix="book")
-    assert [(each.line, each.anchor, str(each.heading)) for each in found] == [
-        (1, "book", ""),
-        (6, "book-title", "Title"),
-        (10, "book-phase-one", "Phase: one"),
+    assert [(each.level, each.line, each.anchor, str(each.heading)) for each in found] == [
+        (0, 1, "book", ""),
+        (1, 6, "book.title", "Title"),
+        (2, 10, "book.phase-one", "Phase: one"),
     ]
-    assert '<h5 id="book-details">Details</h5>' in found[2].body
+    assert '<h5 id="book.details">Details</h5>' in found[2].body
 
 
 def test_a_note_follows_the_block_on_its_line() -> None:
@@ -68,7 +68,7 @@ def test_links_lead_to_the_page_or_to_the_web_and_no_other_place() -> None:
         "[js](javascript:alert(1)) [data](data:text/html,x) <https://b.example>\n"
     )
     assert re.findall(r'href="([^"]*)"', html) == [
-        "#book-in-case",
+        "#book.in-case",
         "https://a.example/?q=%3C",
         "https://b.example",
     ]
@@ -93,7 +93,7 @@ def test_tables_are_there_and_carry_no_style() -> None:
 
 def test_two_headings_of_the_same_words_have_two_ids() -> None:
     found = sections(FRONT + "# A\n\n# A\n", Beside(), prefix="book")
-    assert [each.anchor for each in found] == ["book-a", "book-a-1"]
+    assert [each.anchor for each in found] == ["book.a", "book.a-1"]
 
 
 def test_an_empty_page_has_no_section() -> None:
