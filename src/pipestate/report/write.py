@@ -1,14 +1,15 @@
 """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one, never a part."""
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, Unreachable
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write beside the file, then put it in its place; a link stays one. ConfigError says why that is not possible."""
+    """Write beside the file, then put it in its place; a link stays one. What stops it is one sentence."""
     try:
         if path.exists() and not path.is_file():
             path.write_text(
@@ -18,7 +19,8 @@ def write_whole(path: Path, text: str) -> None:
         _replace(path.resolve(), text)
     except OSError as error:
         hint = ": make that directory first" if not path.parent.exists() else ""
-        raise ConfigError(f"cannot write {path}: {error.strerror}{hint}") from error
+        kind = Unreachable if error.errno in (errno.ENOSPC, errno.EDQUOT) else ConfigError
+        raise kind(f"cannot write {path}: {error.strerror}{hint}") from error
 
 
 def _replace(path: Path, text: str) -> None:
