@@ -24,8 +24,8 @@ from pipestate.verify.verdict import Verdict
 PROJECT = find_project(Named(config=ROOT / "alembic.ini"))
 RUNBOOK = ROOT / "runbooks" / "sites-consolidation.md"
 DAYS = 24
-# The days, counted back from today, on which cron did not run, and the one on which a gate closed again.
-SILENT, RELAPSE = (11, 12), 4
+# In days before today: when the queues were clean, when cron did not run, and when a gate closed again.
+CLEAN, SILENT, RELAPSE = 16, (11, 12), 4
 
 
 def build(database: Database) -> None:
@@ -102,9 +102,9 @@ def past_numbers(verdict: Verdict, ago: int) -> Mapping[str, float]:
     numbers: dict[str, dict[str, float]] = {
         "stuck-sites": {"stuck_pct": round(35 * math.exp((ago - DAYS) / 2.5) + 0.3 + wave / 8, 2)},
         "health-score": {"health_score": round(97.8 + wave / 2 - 12 * math.exp((ago - DAYS) / 3), 1)},
-        "deferred-coordinators": {"deferred_coordinators": float(max(0, 82 - 11 * (DAYS - ago)))},
+        "deferred-coordinators": {"deferred_coordinators": deferred(ago)},
         "failed-ocr-jobs": {"failed_ocr_jobs": float(max(0, 2695 - 430 * (DAYS - ago)))},
-        "soak": {"days_held": float(max(0, DAYS - 9 - ago))},
+        "soak": {"days_held": held(ago)},
     }
     found = numbers.get(verdict.check_id, {})
     if ago == RELAPSE and verdict.check_id == "stuck-sites":
@@ -112,10 +112,22 @@ def past_numbers(verdict: Verdict, ago: int) -> Mapping[str, float]:
     return {name: value for name, value in found.items() if name in verdict.observed}
 
 
+def deferred(ago: float) -> float:
+    """The coordinators that waited: fewer every day, and some more on the day of the relapse."""
+    again = 9 if RELAPSE <= ago < RELAPSE + 0.5 else 0
+    return float(max(0, round(82 - 11 * (DAYS - ago)), again))
+
+
+def held(ago: int) -> float:
+    """The days without a gap and without a relapse."""
+    begins = [each for each in (CLEAN, SILENT[0] - 1, RELAPSE - 1) if each >= ago]
+    return float(begins[-1] - ago) if begins else 0.0
+
+
 def observed(hour: int) -> Iterator[tuple[str, float]]:
     past = DAYS - hour / 24
     wave = 1 + math.sin(hour / 9)
-    yield "deferred_coordinators", max(0, round(82 - 11 * past))
+    yield "deferred_coordinators", deferred(hour / 24)
     yield "failed_ocr_jobs", max(0, round(2695 - 430 * past))
     yield "open_tickets", round(6 * wave + 3)
 

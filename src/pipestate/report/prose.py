@@ -187,7 +187,7 @@ class _Renderer(RendererHTML):
         return f"</{_tag(tokens[idx])}>\n"
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return '<div class="scroll" tabindex="0" role="region" aria-label="A table of the runbook"><table>'
+        return '<div class="scroll" tabindex="0" role="group" aria-label="A table of the runbook"><table>'
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return "</table></div>\n"

@@ -8,13 +8,13 @@ from sqlalchemy import insert
 
 from bed import Database
 from books import NOWHERE, block, page, shown, write
-from books import run as verify
+from hostile_report import SEEN, write_hostile
 from html_pages import Html, must_be_whole, words
 from integration.report.conftest import gathered, page_of
 from moments import run_timed
 from pipestate.chain.calls import Calls
 from pipestate.ledger.install import install
-from pipestate.ledger.record import record_event, record_report
+from pipestate.ledger.record import record_event
 from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
 from pipestate.ledger.tables import ledger_on
 from pipestate.report.gather import gather
@@ -23,19 +23,12 @@ from pipestate.report.recorded import check_series
 from pipestate.report.series import MOST_POINTS, Window
 from pipestate.standing.collect import read_clock
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e{{ 7*7 }}&amp;\"'"
-SEEN = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\\x1b[31m\\u202e{{ 7*7 }}&amp;\"'"
-
 
 @pytest.fixture
 def ledger(database: Database) -> Database:
     with database.begin() as connection:
         install(connection)
     return database
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def test_nothing_at_all_is_still_a_page(database: Database) -> None:
@@ -86,28 +79,7 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
 
 
 def test_hostile_text_stays_text_wherever_it_comes_from(ledger: Database, tmp_path: Path) -> None:
-    sql = f"SELECT {quoted(HOSTILE)} AS culprit"
-    words_of_page = "### <script>alert(3)</script>\n\n![x](https://evil.example/x.png)\n\n"
-    text = page(
-        words_of_page,
-        block(sql, check="rows", require="rows = 0"),
-        block(f"SELECT count(*) AS n FROM nowhere -- {HOSTILE[:30]}", check="broken", require="n = 0"),
-        block("SELECT 3 AS n", check="number", require="n < 2"),
-        shown(f"{sql}, 1 AS n"),
-        "- [ ] `word` (24h): <b onclick=alert(4)>signed</b> `<i>`\n",
-    )
-    book = write(tmp_path, text)
-    with ledger.begin() as connection:
-        record_report(connection, verify(ledger, book), event="verify", actor=HOSTILE)
-        record_event(connection, event="purge", reason=HOSTILE, revision=HOSTILE, actor=HOSTILE)
-        tables = ledger_on(ledger.url.get_backend_name())
-        said = {"runbook": "book", "phase": "one", "name": "word", "person": HOSTILE, "note": HOSTILE}
-        connection.execute(insert(tables.attestation).values(said))
-        fact = {"name": HOSTILE, "value": 1, "source": HOSTILE, "actor": HOSTILE}
-        connection.execute(insert(tables.observation).values(fact))
-        gone = Rehearsed(HOSTILE, HOSTILE, {HOSTILE: "0"}, HOSTILE, 1, None, 1, None, False, 5)
-        record_rehearsal(connection, gone)
-    html = page_of(ledger, book)
+    html = page_of(ledger, write_hostile(ledger, tmp_path))
     must_be_whole(html)
     assert html.words.count(" ".join(SEEN.split())) >= 12
     assert "\x1b" not in html.text
