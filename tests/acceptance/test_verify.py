@@ -318,9 +318,11 @@ def test_a_full_disk_is_a_sentence_and_no_verdict() -> None:
 
 def test_status_shows_the_views(legacy_0005: Database) -> None:
     legacy_0005.run("UPDATE sites SET current_stage = 'ocr' WHERE subdomain < 'site010'")
-    views = json.loads(on(legacy_0005, "status", "--json").stdout)
-    assert {"stages", "stuck", "failure-rates", "last-errors", "reconciliation"} <= set(views)
-    assert not [view for view in views.values() if view["error"]]
+    views = json.loads(on(legacy_0005, "status", "--json").stdout)["views"]
+    assert {"stages", "stuck", "failure-rates", "last-errors", "reconciliation"} <= {
+        view["id"] for view in views
+    }
+    assert not [view for view in views if view["error"]]
     assert "stages" in on(legacy_0005, "status").stdout
 
 

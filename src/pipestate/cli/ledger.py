@@ -95,28 +95,35 @@ def observe(
 @project_options
 def history(
     to: Target,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many entries.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many lines.")] = 20,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="WHEN", help="7d, 12h, or 2026-01-20.", show_default=False),
+        typer.Option(
+            "--since",
+            metavar="7d",
+            help="Only what is younger: 7d, 12h, or since 2026-01-20.",
+            show_default=False,
+        ),
     ] = None,
     runbook: Annotated[
         str | None,
         typer.Option(
             "--runbook",
             metavar="NAME",
-            help="Only what belongs to this runbook.",
+            help="Only what belongs to this page.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
     ] = None,
     event: Annotated[
         list[str] | None,
-        typer.Option("--event", metavar="KIND", help="Only these: verify, gate, sign-off, …; repeatable."),
+        typer.Option(
+            "--event", metavar="KIND", help="Only this: verify, sign-off, force, …; as often as needed."
+        ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show the ledger, newest first.
+    """Show what was recorded: checks that ran, revisions, sign-offs, observations; the newest first.
 
     Example: pipestate history --since 7d --event sign-off
     """

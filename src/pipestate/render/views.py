@@ -1,9 +1,8 @@
 """The runbooks' views on the terminal: a table each, with bars where it is a distribution."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,22 +16,19 @@ BAR = 30
 Rows = Sequence[Mapping[str, Json]]
 
 
-def print_views(views: Sequence[Shown], console: Console) -> None:
+def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> Iterator[RenderableType]:
+    """Draw each view that has rows, or an error; `named` says of each from which page it is."""
     for view in views:
-        console.print(Text(f"\n{view.id}", "bold"))
+        if not view.error and not view.rows:
+            continue
+        title = Text().append(f"\n{plain(view.id)}", "bold")
+        yield title.append(f"  {plain(view.runbook)}", "dim") if named else title
         if view.error:
-            console.print(Text(plain(view.error), "red"))
-        elif not view.rows:
-            console.print(Text("(none)", "dim"))
-        else:
-            show = _distribution if is_distribution(view.rows) else rows_table
-            console.print(show(view.rows, console.width))
-            for more in more_rows(view.total, len(view.rows)):
-                console.print(Text(more, "dim"))
-
-
-def views_as_data(views: Sequence[Shown]) -> dict[str, Any]:
-    return {view.id: {"error": view.error, "rows": list(view.rows)} for view in views}
+            yield Text(plain(view.error), "red")
+            continue
+        show = _distribution if is_distribution(view.rows) else rows_table
+        yield show(view.rows, width)
+        yield from (Text(more, "dim") for more in more_rows(view.total, len(view.rows)))
 
 
 def is_distribution(rows: Rows) -> bool:

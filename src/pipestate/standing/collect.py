@@ -63,12 +63,23 @@ def _runbooks(
 ) -> tuple[RunbookStanding, ...]:
     judged = {(book.path, phase.name): phase for book, phase in report.phases()}
     dialect = report.database.dialect
+    closed = frozenset(
+        f"{book.name}/{phase.name}" for book, phase in report.phases() if phase.gate is Gate.CLOSED
+    )
     found = []
     for _, group in groupby(phases, key=lambda pair: pair[0].path):
         pairs = list(group)
         runbook = pairs[0][0]
         stands = (
-            _phase(runbook, phase, judged[runbook.path, phase.name], recorded, now, dialect)
+            _phase(
+                runbook,
+                phase,
+                judged[runbook.path, phase.name],
+                recorded,
+                now,
+                closed=closed,
+                dialect=dialect,
+            )
             for _, phase in pairs
         )
         found.append(RunbookStanding(runbook.name, runbook.title, runbook.path, tuple(stands)))
@@ -76,11 +87,18 @@ def _runbooks(
 
 
 def _phase(
-    runbook: Runbook, phase: Phase, judged: PhaseReport, recorded: Recorded, now: datetime, dialect: str
+    runbook: Runbook,
+    phase: Phase,
+    judged: PhaseReport,
+    recorded: Recorded,
+    now: datetime,
+    *,
+    closed: frozenset[str],
+    dialect: str,
 ) -> PhaseStanding:
     key = (runbook.name, phase.name)
     applies = judged.gate in (Gate.OPEN, Gate.CLOSED)
-    soaks = find_soaks(phase.checks_for(dialect), judged.checks, now)
+    soaks = find_soaks(phase.checks_for(dialect), judged.checks, now, closed)
     signoffs = (
         stand(signoff, recorded.words.get((*key, signoff.id), ()), now)
         for signoff in phase.signoffs

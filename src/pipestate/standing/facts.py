@@ -101,7 +101,7 @@ def _observed(source: Source, row: Any, askers: tuple[tuple[str, Verdict], ...])
         row.source,
         row.actor,
         tuple(dict.fromkeys(address for address, _ in askers)),
-        any(verdict.went_wrong for _, verdict in askers),
+        tuple(dict.fromkeys(address for address, verdict in askers if verdict.went_wrong)),
     )
 
 

@@ -69,6 +69,7 @@ class Soak:
 
     `days` and `since` are what was observed: None where nothing holds yet. `opens_at` is the earliest moment at
     which it can pass: a count that must begin anew begins now at best. None where no time brings it about.
+    `ends_next` says that the phase is closed now, so that its next record ends the streak.
     """
 
     check_id: str
@@ -78,6 +79,7 @@ class Soak:
     since: datetime | None
     opens_at: datetime | None
     passed: bool
+    ends_next: bool = False
 
     @property
     def counts(self) -> bool:
@@ -162,8 +164,8 @@ class RunbookStanding:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The latest observation of a name. `asked_by` names the checks whose SQL has that name; `wrong` says that one
-    of them went wrong."""
+    """The latest observation of a name. `asked_by` names the checks whose SQL has that name, `fails` those of them
+    that went wrong."""
 
     name: str
     value: float
@@ -172,7 +174,11 @@ class Observed:
     source: str
     actor: str
     asked_by: tuple[str, ...]
-    wrong: bool
+    fails: tuple[str, ...]
+
+    @property
+    def wrong(self) -> bool:
+        return bool(self.fails)
 
 
 @dataclass(frozen=True, slots=True)

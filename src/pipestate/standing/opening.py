@@ -1,6 +1,6 @@
 """When can a gate open? From the checks that want days on record, and from what was observed. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -21,13 +21,19 @@ HUNDREDTH = Decimal("0.01")  # `days_held` is rounded down to hundredths
 
 
 def find_soaks(
-    checks: Iterable[Check | SignOff], verdicts: Sequence[Verdict], now: datetime
+    checks: Iterable[Check | SignOff],
+    verdicts: Sequence[Verdict],
+    now: datetime,
+    closed: Container[str] = (),
 ) -> tuple[Soak, ...]:
-    """Find the checks of a phase that want days on record, and say of each when it can pass."""
+    """Find the checks of a phase that want days on record, and say of each when it can pass.
+
+    `closed` has the phases, as `runbook/phase`, whose gate is closed now.
+    """
     judged = (Outcome.PASSED, Outcome.FAILED)
     by_id = {each.check_id: each for each in verdicts if each.outcome in judged and not each.warned}
     return tuple(
-        _soak(check, by_id[check.id], required, now)
+        _soak(check, by_id[check.id], required, now, closed)
         for check in checks
         if isinstance(check, Check) and check.id in by_id and views_read(check.sql)
         for required in _required_days(check)
@@ -72,21 +78,23 @@ def _required_days(check: Check) -> Iterator[Decimal]:
         yield max(wanted)
 
 
-def _soak(check: Check, verdict: Verdict, required: Decimal, now: datetime) -> Soak:
+def _soak(check: Check, verdict: Verdict, required: Decimal, now: datetime, closed: Container[str]) -> Soak:
     observed = {name.lower(): value for name, value in verdict.observed.items()}
     days = _number(observed.get(DAYS))
     since = _since(observed, days, now)
     passed = not verdict.went_wrong
     if not passed and not _rest_holds(check, observed):
         since = None
+    of = _phase_read(observed)
     return Soak(
         check.id,
-        _phase_read(observed),
+        of,
         days,
         float(required),
         since,
         _opens_at(check, since, required, days, now),
         passed,
+        ends_next=of is not None and of in closed,
     )
 
 
