@@ -15,7 +15,7 @@ from pipestate.chain.project import Named, find_project
 from pipestate.chain.read import read_chain
 from pipestate.chain.version_table import locator
 from pipestate.ledger.tables import Ledger, ledger_on
-from pipestate.report.criteria import limits, satisfied
+from pipestate.report.criteria import Limits, limits, satisfied
 from pipestate.runbook.lint import load
 from pipestate.standing.collect import read_clock
 from pipestate.verify.report import Gate, PhaseReport, Report
@@ -26,6 +26,19 @@ RUNBOOK = ROOT / "runbooks" / "sites-consolidation.md"
 DAYS = 24
 # In days before today: when the queues were clean, when cron did not run, and when a gate closed again.
 CLEAN, SILENT, RELAPSE = 16, (11, 12), 4
+
+REHEARSED = {
+    "actor": "dba@example.com",
+    "revision": "0005",
+    "target": "0007",
+    "files": {"0006": "", "0007": ""},
+    "clone": "postgresql://rehearsal/civic",
+    "rows": 105_300,
+    "longest_stall_ms": 41.0,
+    "noise_ms": 3.0,
+    "bounded": True,
+    "ok": True,
+}
 
 
 def build(database: Database) -> None:
@@ -56,6 +69,7 @@ def fill(database: Database, report: Report) -> None:
                 ]
                 connection.execute(insert(ledger.observation), rows)
         connection.execute(insert(ledger.attestation), [*signed(now)])
+        connection.execute(insert(ledger.rehearsal).values(rehearsed_at=now - timedelta(days=2), **REHEARSED))
 
 
 def asked(report: Report) -> Iterator[PhaseReport]:
@@ -92,9 +106,18 @@ def result(verdict: Verdict, ago: int) -> dict[str, Any]:
         "level": str(verdict.level),
         "required": verdict.require,
         "observed": seen,
-        "message": verdict.message,
+        "message": message(numbers, seen) or verdict.message,
         "duration_ms": verdict.duration_ms,
     }
+
+
+def message(numbers: Limits, seen: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{column} is {seen.get(column)}, required {each.required}"
+        for column, those in numbers.items()
+        for each in those
+        if not satisfied((each,), seen.get(column))
+    )
 
 
 def past_numbers(verdict: Verdict, ago: int) -> Mapping[str, float]:

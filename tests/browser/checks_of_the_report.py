@@ -44,7 +44,7 @@ def page() -> Iterator[Page]:
 def reports(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of reports: two weeks of a migration, hostile text, and nothing at all."""
     directory = tmp_path_factory.mktemp("reports")
-    makers = {"scene": _scene, "hostile": _hostile, "empty": lambda database, _: _written(database, [])}
+    makers = {"scene": _scene, "hostile": _hostile, "empty": _empty}
     made = {}
     for name, make in makers.items():
         database = postgres.create()
@@ -66,6 +66,10 @@ def _hostile(database: Database, directory: Path) -> str:
     with database.begin() as connection:
         install(connection)
     return _written(database, [write_hostile(database, directory)])
+
+
+def _empty(database: Database, directory: Path) -> str:
+    return _written(database, [])
 
 
 def _written(database: Database, books: list[Any], *position: Any) -> str:

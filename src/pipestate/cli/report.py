@@ -8,6 +8,8 @@ import typer
 from pipestate.cli import complete
 from pipestate.cli.options import Target, project_options
 from pipestate.cli.output import say
+from pipestate.cli.status import chosen
+from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
 
 STDOUT = Path("-")
 
@@ -19,7 +21,7 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="[RUNBOOK]...",
-            help="A name, or the path of a .md file.",
+            help="A name, or the path of a .md file; else the default ones.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
@@ -29,6 +31,7 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page there; - is stdout.")
     ],
     days: Annotated[int, typer.Option("--days", min=1, max=3660, help="How far back the charts go.")] = 30,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Write a page for a browser: gates, sign-offs, numbers over time, the runbooks' text with its verdicts.
 
@@ -40,16 +43,10 @@ def report(
     from pipestate.report.gather import gather
     from pipestate.report.page import render_page
     from pipestate.report.write import write_whole
-    from pipestate.runbook.find import every_runbook, find_runbooks
 
-    directory = to.project.runbooks
-    books = (
-        find_runbooks(runbooks, directory)
-        if runbooks
-        else [book for book in every_runbook(directory) if book.default]
-    )
+    books = chosen(to, runbooks or [])
     with db.reader(to.url) as connection:
-        gathered = gather(connection, to.url, books, to.locate(connection), days=days)
+        gathered = gather(connection, to.url, books, to.locate(connection), days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     if output == STDOUT:
         print(page)

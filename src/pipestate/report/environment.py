@@ -13,8 +13,10 @@ from markupsafe import Markup
 
 from pipestate.report.prose import inline
 from pipestate.report.scale import number
-from pipestate.report.words import lasting, moment
+from pipestate.report.words import moment
 from pipestate.safe import html
+from pipestate.standing.distribution import is_distribution
+from pipestate.standing.moments import days, lasting
 from pipestate.verify.values import Json
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -32,7 +34,14 @@ def make_environment(now: datetime) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"lasting": lasting, "number": number, "cell": cell, "inline": inline}
+    environment.filters |= {
+        "lasting": lasting,
+        "number": number,
+        "cell": cell,
+        "inline": inline,
+        "days": days,
+    }
+    environment.tests["distribution"] = is_distribution
     environment.filters["moment"] = partial(moment, now=now)
     return environment
 

@@ -1,4 +1,4 @@
-"""Check the report in a real browser: `python tests/browser/run.py [PYTEST ARGUMENTS]`, or `make browser`.
+"""Check the report in a real browser: `python tests/in_browser.py [PYTEST ARGUMENTS]`, or `make browser`.
 
 Chromium is the one of this machine; where there is none and apt-get may install it, it is installed. axe-core, which
 says whether a page is accessible, comes from npm. What is missing is said, and nothing is skipped.
@@ -11,12 +11,12 @@ import sys
 import tarfile
 from pathlib import Path
 
-from chrome import NAMES, find_browser
+from browser.chrome import NAMES, find_browser
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
 AXE, AXE_VERSION = BUILD / "axe.min.js", "4.10.3"
-CHECKS = Path(__file__).with_name("checks_of_the_report.py")
+CHECKS = ROOT / "tests" / "browser" / "checks_of_the_report.py"
 
 
 def main(arguments: list[str]) -> int:
