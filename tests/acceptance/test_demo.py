@@ -1,7 +1,12 @@
 """The demo where it is most dangerous, and where it is at its poorest. With all its parts: test_wheel.py."""
 
+import re
+import shutil
+from pathlib import Path
+
 import pytest
 
+from html_pages import Html, must_be_whole
 from pipestate import embedded
 from pipestate.pipeline.demo.story import demo
 
@@ -22,3 +27,7 @@ def test_without_redis_and_with_production_in_the_environment_it_stays_on_its_ow
     assert "the queues and the workers are left out" in printed
     assert '$ alembic -x force="the demo without its queues" upgrade head' in printed
     assert "Every row and value of the 300 sites is back" in printed
+    (shown,) = re.findall(r"Open file://(\S+)", printed)
+    page = Path(shown)
+    must_be_whole(Html(page.read_text()))
+    shutil.rmtree(page.parent)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from redis import Redis
 
+from acceptance.test_screens import SCREENS, settled
 from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
@@ -60,6 +61,13 @@ def crontab(text: str) -> None:
         assert found[1] is None or found[1] in known, line
 
 
+def screen(text: str) -> None:
+    """What a page shows of a terminal stands in a kept screen, whatever the day."""
+    kept = {line.strip() for path in SCREENS.glob("*.txt") for line in path.read_text().splitlines()}
+    for line in settled(text).splitlines():
+        assert line.strip() in kept, line
+
+
 CHECKS: dict[str, Callable[[str], object]] = {
     "python": python,
     "markdown": runbook,
@@ -68,6 +76,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "ini": ini,
     "text": crontab,
+    "screen": screen,
 }
 
 
@@ -197,6 +206,23 @@ def test_every_key_of_the_json_is_explained() -> None:
     for part in [*parts, *schema["$defs"].values()]:
         for key in part["properties"]:
             assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+@pytest.mark.parametrize("name", ["status", "plan", "history"])
+def test_every_key_of_the_other_schemas_is_explained(name: str) -> None:
+    page = (ROOT / "docs" / "json.md").read_text()
+    schema = json.loads(SCHEMA.with_name(f"{name}.schema.json").read_text())
+    for key in keys_of(schema):
+        assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+def keys_of(schema: object) -> set[str]:
+    """Every key of an object, however deep."""
+    if isinstance(schema, list):
+        return set().union(*map(keys_of, schema))
+    if not isinstance(schema, dict):
+        return set()
+    return set(schema.get("properties", ())) | set().union(*map(keys_of, schema.values()))
 
 
 def test_every_directive_is_explained() -> None:
