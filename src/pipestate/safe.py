@@ -103,6 +103,30 @@ def xml(text: str) -> str:
     return plain_lines(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
+def html(text: str) -> str:
+    r"""Make every control character of a text visible; a template escapes the rest.
+
+    >>> html("a\x1b[31m\nb\ufffe"), html("n::int <b>")
+    ('a\\x1b[31m\\nb\\ufffe', 'n::int <b>')
+    """
+    if text.isprintable():
+        return text
+    return (
+        "".join(_visible(character) for character in text)
+        .replace("\ufffe", "\\ufffe")
+        .replace("\uffff", "\\uffff")
+    )
+
+
+def html_lines(text: str) -> str:
+    r"""Do the same for a text of several lines: its line breaks and tabs stay.
+
+    >>> html_lines("SELECT\n\t1;\x00")
+    'SELECT\n\t1;\\x00'
+    """
+    return "\n".join("\t".join(html(cell) for cell in line.split("\t")) for line in text.split("\n"))
+
+
 def _visible(character: str) -> str:
     if character in _NAMED:
         return _NAMED[character]

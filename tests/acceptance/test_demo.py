@@ -1,11 +1,14 @@
 """The demo where it is most dangerous, and where it is at its poorest. With all its parts: test_wheel.py."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from alembics import ROOT
+from html_pages import Html, must_be_whole
 
 WITHOUT_REDIS = """
 from pipestate import embedded
@@ -42,6 +45,10 @@ def test_without_redis_and_with_production_in_the_environment_it_stays_on_its_ow
     assert "the queues and the workers are left out" in printed
     assert '$ alembic -x force="the demo without its queues" upgrade head' in printed
     assert "Every row and value of the 300 sites is back" in printed
+    (shown,) = re.findall(r"Open file://(\S+)", printed)
+    page = Path(shown)
+    must_be_whole(Html(page.read_text()))
+    shutil.rmtree(page.parent)
 
 
 def test_the_database_of_the_tour_is_made_by_one_line_and_ended_by_another(tmp_path: Path) -> None:

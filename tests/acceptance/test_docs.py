@@ -57,7 +57,7 @@ def beside_its_page(example: Example) -> None:
 
 def crontab(text: str) -> None:
     """Variables, and lines of five fields and a command of ours."""
-    known = {"observe", "reconcile", "verify"}
+    known = {"observe", "reconcile", "report", "verify"}
     for line in text.splitlines():
         found = re.fullmatch(r"[A-Z_]+=\S+|(?:[\d*/]+\s+){5}pipestate (\w+).* >> \S+ 2>&1", line)
         assert found, line

@@ -27,6 +27,7 @@ OWN = {
     "rehearse": "pipestate.cli.rehearse:rehearse",
     "compat": "pipestate.cli.rehearse:compat",
     "status": "pipestate.cli.status:status",
+    "report": "pipestate.cli.report:report",
     "backfill": "pipestate.cli.backfill:backfill",
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",

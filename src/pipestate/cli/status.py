@@ -11,6 +11,7 @@ from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
 
 if TYPE_CHECKING:
     from pipestate.cli.watch import Draw
+    from pipestate.runbook.model import Runbook
     from pipestate.standing.model import Standing
 
 EVERY_S = 5.0
@@ -87,12 +88,20 @@ def status(
 
 
 def look(to: Target, names: list[str], timeout: float) -> "Standing":
-    """Collect how the pages stand that are named, or the default ones; a page whose `opens` is broken is refused."""
+    """Collect how the pages stand that are named, or the default ones."""
     from pipestate import db
-    from pipestate.chain.opens import refuse_broken_opens
-    from pipestate.runbook.find import every_runbook, find_runbooks
     from pipestate.standing.collect import collect
     from pipestate.verify.select import find_phases
+
+    phases = find_phases(chosen(to, names), None)
+    with db.reader(to.url) as connection:
+        return collect(connection, to.url, phases, to.locate(connection), timeout_s=timeout)
+
+
+def chosen(to: Target, names: list[str]) -> "list[Runbook]":
+    """Load the pages that are named, or the default ones, if any; one whose `opens` is broken is refused."""
+    from pipestate.chain.opens import refuse_broken_opens
+    from pipestate.runbook.find import every_runbook, find_runbooks
 
     directory = to.project.runbooks
     books = (
@@ -101,9 +110,7 @@ def look(to: Target, names: list[str], timeout: float) -> "Standing":
         else [each for each in every_runbook(directory) if each.default]
     )
     refuse_broken_opens(to.chain, books, to.project.named)
-    with db.reader(to.url) as connection:
-        position = to.locate(connection)
-        return collect(connection, to.url, find_phases(books, None), position, timeout_s=timeout)
+    return books
 
 
 def drawn(to: Target, names: list[str], timeout: float) -> "Draw":

@@ -10,12 +10,12 @@ from rich.text import Text
 from pipestate.chain.calls import Calls
 from pipestate.plural import many
 from pipestate.render.labelled import Line, label, labelled, listed
-from pipestate.render.moments import DAY, lasting, on
 from pipestate.render.rows import fits
 from pipestate.render.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
 from pipestate.render.views import show_views
 from pipestate.safe import plain
 from pipestate.standing.model import Backfilling, Forced, Observed, Rehearsal, Standing
+from pipestate.standing.moments import DAY, lasting, on
 
 RECENT = 14 * DAY  # a backfill that ended before that is history
 

@@ -9,7 +9,6 @@ from pipestate.chain.calls import Calls
 from pipestate.plural import many
 from pipestate.render.console import GATES, STYLES
 from pipestate.render.labelled import Line, label, listed
-from pipestate.render.moments import days, lasting, on
 from pipestate.safe import plain
 from pipestate.standing.model import (
     ClosedRecord,
@@ -22,6 +21,7 @@ from pipestate.standing.model import (
     SignOffStanding,
     Soak,
 )
+from pipestate.standing.moments import days, lasting, on
 from pipestate.verify.report import Gate
 from pipestate.verify.signoff import written
 from pipestate.verify.values import shortened

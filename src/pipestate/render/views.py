@@ -1,6 +1,6 @@
 """The runbooks' views on the terminal: a table each, with bars where it is a distribution."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -9,11 +9,10 @@ from rich.text import Text
 from pipestate.render.rows import rows_table
 from pipestate.render.text import more_rows
 from pipestate.safe import plain
+from pipestate.standing.distribution import Rows, is_distribution
 from pipestate.verify.run import Shown
-from pipestate.verify.values import Json
 
 BAR = 30
-Rows = Sequence[Mapping[str, Json]]
 
 
 def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> Iterator[RenderableType]:
@@ -29,23 +28,6 @@ def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> It
         show = _distribution if is_distribution(view.rows) else rows_table
         yield show(view.rows, width)
         yield from (Text(more, "dim") for more in more_rows(view.total, len(view.rows)))
-
-
-def is_distribution(rows: Rows) -> bool:
-    """Names with numbers, largest first, and little else.
-
-    >>> is_distribution([{"region": "north", "orders": 12}, {"region": "south", "orders": 3}])
-    True
-    >>> is_distribution([{"region": "north", "error": "no address"}])
-    False
-    """
-    columns = list(rows[0])
-    if not 2 <= len(columns) <= 3:
-        return False
-    numbers = [row[columns[1]] for row in rows]
-    amounts = [number for number in numbers if isinstance(number, int) and number >= 0]
-    named = all(isinstance(row[columns[0]], str) for row in rows)
-    return named and len(amounts) == len(rows) and amounts == sorted(amounts, reverse=True)
 
 
 def _distribution(rows: Rows, width: int) -> RenderableType:

@@ -57,32 +57,17 @@ def read_backfills(source: Source) -> tuple[Backfilling, ...]:
     return tuple(_backfilling(row) for row in source.rows(query))
 
 
-def read_rehearsal(source: Source, paths: Mapping[str, Path]) -> Rehearsal | None:
-    """Read the latest rehearsal that was recorded, and compare its files with those of today."""
+def read_rehearsals(source: Source, paths: Mapping[str, Path], *, most: int) -> tuple[Rehearsal, ...]:
+    """Read the newest rehearsals that were recorded, and compare their files with those of today."""
     table = source.ledger.rehearsal
     at = table.c.rehearsed_at
     rows = source.rows(
         select(table)
         .where(at.between(EARLIEST, source.now + AHEAD))
         .order_by(at.desc(), table.c.id.desc())
-        .limit(1)
+        .limit(most)
     )
-    if not rows:
-        return None
-    (row,) = rows
-    today = hash_files({name: paths[name] for name in row.files if name in paths})
-    return Rehearsal(
-        in_utc(row.rehearsed_at),
-        row.actor,
-        tuple(sorted(row.files)),
-        row.clone,
-        row.rows,
-        row.longest_stall_ms,
-        row.noise_ms,
-        row.bounded,
-        bool(row.ok),
-        unchanged=today == row.files,
-    )
+    return tuple(_rehearsal(row, paths) for row in rows)
 
 
 def _names(source: Source) -> Any:
@@ -117,6 +102,22 @@ def _observed(source: Source, row: Any, askers: tuple[tuple[str, Verdict], ...])
         row.actor,
         tuple(dict.fromkeys(address for address, _ in askers)),
         tuple(dict.fromkeys(address for address, verdict in askers if verdict.went_wrong)),
+    )
+
+
+def _rehearsal(row: Any, paths: Mapping[str, Path]) -> Rehearsal:
+    today = hash_files({name: paths[name] for name in row.files if name in paths})
+    return Rehearsal(
+        in_utc(row.rehearsed_at),
+        row.actor,
+        tuple(sorted(row.files)),
+        row.clone,
+        row.rows,
+        row.longest_stall_ms,
+        row.noise_ms,
+        row.bounded,
+        bool(row.ok),
+        unchanged=today == row.files,
     )
 
 

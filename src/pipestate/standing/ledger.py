@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.errors import ConfigError
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Check, Phase, Runbook
-from pipestate.standing.facts import read_backfills, read_observations, read_rehearsal
+from pipestate.standing.facts import read_backfills, read_observations, read_rehearsals
 from pipestate.standing.model import Backfilling, ClosedRecord, Day, Forced, Held, Observed, Rehearsal
 from pipestate.standing.records import read_days, read_forced, read_held, read_last_closed
 from pipestate.standing.signoffs import Row, read_words
@@ -73,7 +73,7 @@ def _read(
         read_observations(source, _asked(source, phases, report)),
         read_forced(source),
         read_backfills(source),
-        read_rehearsal(source, paths),
+        next(iter(read_rehearsals(source, paths, most=1)), None),
     )
 
 

@@ -1,5 +1,6 @@
 """The whole story on servers of its own, with real commands and their real output."""
 
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,7 @@ def demo(*, pause: bool = False, keep: bool = False) -> None:
             _queues(stage)
             _ten_days(stage)
             _contract(stage)
+        _report(stage, keep=keep)
         stage.tell(f"That was all of it, in {stage.seconds():.0f} seconds.")
         if keep:
             stage.kept()
@@ -143,3 +145,12 @@ def _there_and_back(stage: Stage, upgrade: str) -> None:
     stage.tell(f"Every row and value of the {scene.SITES} sites is back (md5 {before}). Forward again:")
     stage.run(upgrade)
     stage.run("pipestate history --limit 6")
+
+
+def _report(stage: Stage, *, keep: bool) -> None:
+    """Write the report where it outlives the demo; what is kept goes into the directory that is kept."""
+    stage.tell("How it stands, and what was observed in these days, as a page for a browser:")
+    parent = stage.directory if keep else Path(tempfile.mkdtemp(prefix="pipestate-report-"))
+    file = parent / "report.html"
+    stage.run(f"pipestate report --output {shlex.quote(str(file))}")
+    stage.console.print(f"Open {file.as_uri()}", soft_wrap=True)
