@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -56,8 +57,12 @@ def verify_on(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
+    evidence: bool = True,
 ) -> Report:
-    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
+    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot.
+
+    Without `evidence` nobody asks for the rows that show why a check failed: for whoever does not show them.
+    """
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
     position = locate(leader)
@@ -66,7 +71,8 @@ def verify_on(
     warnings = look_around(leader)
     tell_files(leader, asked, position.paths)
     jobs = 1 if dialect == "sqlite" else jobs
-    verdicts = _run_all(leader, url, asked, timeout_s, jobs, paths=position.paths)
+    check = partial(run_check, timeout_s=timeout_s, evidence=evidence)
+    verdicts = _run_all(leader, url, asked, check, jobs, paths=position.paths)
     found = assemble(phases, asked, verdicts, position)
     return Report(info, started_at, _milliseconds(start), found, warnings)
 
@@ -119,7 +125,7 @@ def _run_all(
     leader: Connection,
     url: URL,
     asked: Sequence[Asked],
-    timeout_s: float,
+    check: Callable[[Connection, Asked], Verdict],
     jobs: int,
     *,
     paths: Mapping[str, Path],
@@ -127,7 +133,7 @@ def _run_all(
     """On one connection, or on several that share the leader's snapshot."""
     if jobs < 2 or len(asked) < 2:
         with fence(leader):
-            return [run_check(leader, each, timeout_s) for each in asked]
+            return [check(leader, each) for each in asked]
     snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
     todo: SimpleQueue[int] = SimpleQueue()
     for number in range(len(asked)):
@@ -138,7 +144,7 @@ def _run_all(
         with fence(connection), suppress(Empty):
             while True:
                 number = todo.get_nowait()
-                verdicts[number] = run_check(connection, asked[number], timeout_s)
+                verdicts[number] = check(connection, asked[number])
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
@@ -151,7 +157,7 @@ def _run_all(
     return [verdicts[number] for number in range(len(asked))]
 
 
-def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
+def run_check(connection: Connection, asked: Asked, timeout_s: float, *, evidence: bool = True) -> Verdict:
     """One check; whatever happens in it becomes its verdict."""
     written = asked.check
     here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
@@ -167,10 +173,10 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict
             judgement = explain_signoff(written, judgement, **here)
     except QueryFailed as error:
         judgement = Judgement(Outcome.ERRORED, {}, str(error))
-    evidence = NOTHING
-    if judgement.outcome is Outcome.FAILED:
-        evidence = _evidence(connection, check, result, timeout_s)
-    return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, evidence)
+    shown_rows = NOTHING
+    if evidence and judgement.outcome is Outcome.FAILED:
+        shown_rows = _evidence(connection, check, result, timeout_s)
+    return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
 @dataclass(frozen=True, slots=True)
