@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import URL
 
+from pipestate import db
 from pipestate.chain.graph import Chain
 from pipestate.chain.project import Project
 from pipestate.chain.version_table import Locator
@@ -18,3 +19,8 @@ class Job:
     project: Project
     chain: Chain
     locate: Locator
+
+    def where(self) -> str | None:
+        """Say at which revision the clone is now."""
+        with db.reader(self.clone) as connection:
+            return self.locate(connection).current
