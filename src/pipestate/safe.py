@@ -75,6 +75,25 @@ def markdown_code(text: str) -> str:
     return plain(text).replace("`", "ˋ").replace("|", "\\|")
 
 
+def slack(text: str) -> str:
+    r"""Escape lines of text for Slack and what understands the same: no mention, link, image or code of its own.
+
+    >>> slack("<!channel> @here [a](http://e) `b`")
+    '&lt;!channel&gt; @\u200bhere [a]\u200b(http://e) ˋbˋ'
+    """
+    shown = plain_lines(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return shown.replace("@", "@\u200b").replace("](", "]\u200b(").replace("`", "ˋ")
+
+
+def metric_label(text: str) -> str:
+    r"""Escape a text for the value of a label, between quotation marks.
+
+    >>> metric_label('a"b\nc')
+    'a\\"b\\\\nc'
+    """
+    return plain(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
 def xml(text: str) -> str:
     r"""Leave nothing in a text that an XML document cannot hold; a serializer escapes the rest.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from redis import Redis
 
 from acceptance.test_screens import SCREENS, settled
@@ -18,9 +19,11 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
+from pipestate import __version__
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.render.machine import SCHEMA
+from pipestate.render.notice import SCHEMA as NOTICE_SCHEMA
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, page_of
 from pipestate.runbook.lint import findings
@@ -61,6 +64,14 @@ def crontab(text: str) -> None:
         assert found[1] is None or found[1] in known, line
 
 
+def requirements(text: str) -> None:
+    """Ways to name pipestate that need no index, which does not have it: an address with a commit, a wheel."""
+    address, wheel = text.splitlines()
+    commit = r"git\+https://github\.com/your-org/pipestate@[0-9a-f]{40}"
+    assert re.fullmatch(commit, str(Requirement(address).url))
+    assert re.fullmatch(rf"\./wheels/pipestate-{re.escape(__version__)}-py3-none-any\.whl", wheel)
+
+
 def screen(text: str) -> None:
     """What a page shows of a terminal stands in a kept screen, whatever the day."""
     kept = {line.strip() for path in SCREENS.glob("*.txt") for line in path.read_text().splitlines()}
@@ -76,6 +87,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "ini": ini,
     "text": crontab,
+    "requirements": requirements,
     "screen": screen,
 }
 
@@ -186,9 +198,10 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
         assert findings(f"{head}{example.text}```\n", example.page) == []
 
 
-def test_the_sample_of_the_json_is_valid() -> None:
-    (sample,) = [each for each in EXAMPLES if each.language == "json"]
-    jsonschema.validate(json.loads(sample.text), json.loads(SCHEMA.read_text()))
+@pytest.mark.parametrize(("key", "schema"), [('"runbooks"', SCHEMA), ('"changes"', NOTICE_SCHEMA)])
+def test_the_samples_of_the_json_are_valid(key: str, schema: Path) -> None:
+    (sample,) = [each for each in EXAMPLES if each.language == "json" and key in each.text]
+    jsonschema.validate(json.loads(sample.text), json.loads(schema.read_text()))
 
 
 def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> None:
@@ -206,6 +219,13 @@ def test_every_key_of_the_json_is_explained() -> None:
     for part in [*parts, *schema["$defs"].values()]:
         for key in part["properties"]:
             assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+def test_every_metric_is_explained_and_no_other() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    source = (ROOT / "src" / "pipestate" / "render" / "openmetrics.py").read_text()
+    made = set(re.findall(r'Family\(\s*"(pipestate_\w+)"', source))
+    assert made == set(re.findall(r"`(pipestate_\w+)`", page)) - {"pipestate_version"}
 
 
 @pytest.mark.parametrize("name", ["status", "plan", "history"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from sqlalchemy import URL
 
 from alembics import ROOT, Chain
 from bed import Database, Sqlite
@@ -32,6 +33,9 @@ SCREEN_COMMANDS = {
     "verify-readiness": ("verify", "--phase", "readiness"),
     "verify-expand": ("verify", "--phase", "expand"),
     "gate-readiness": ("gate", "readiness"),
+    "fleet-verify": ("fleet", "verify", "--databases", "fleet.txt"),
+    "fleet-gate": ("fleet", "gate", "content-item-pipeline-state/schema", "--databases", "fleet.txt"),
+    "fleet-plan": ("fleet", "plan", "--databases", "fleet.txt"),
     "status": ("status",),
     "status-weeks": ("status", "sites-consolidation", "--database-url", "sqlite:///weeks.db"),
     "history": ("history",),
@@ -74,6 +78,22 @@ def fill(database: Database) -> None:
     )
 
 
+def fill_fleet(directory: Path) -> None:
+    """Six tenants of which two are alike, and a list that names one again and one that is not there."""
+    changes = {
+        "north": (),
+        "south": (),
+        "early": ("UPDATE pipestate_alembic_version SET version_num = '0001'",),
+        "shorn": ("DROP INDEX idx_cips_updated_at", "ALTER TABLE sites ADD COLUMN nickname text"),
+        "alien": ("UPDATE pipestate_alembic_version SET version_num = 'f00d'",),
+    }
+    for name, statements in changes.items():
+        shutil.copyfile(directory / "civic.db", directory / f"{name}.db")
+        Database(URL.create("sqlite", database=str(directory / f"{name}.db"))).run(*statements)
+    urls = [f"sqlite:///{name}.db" for name in (*changes, "lost", "north")]
+    (directory / "fleet.txt").write_text("# the tenants\n" + "\n".join(urls) + "\n")
+
+
 @pytest.fixture(scope="module")
 def place(
     sqlite: Sqlite, redis_url: str, tmp_path_factory: pytest.TempPathFactory
@@ -88,6 +108,7 @@ def place(
     for name in ("alembic", "runbooks"):
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     (directory / "broken.md").write_text(BROKEN)
+    fill_fleet(directory)
     for number in (6, 12, 18, 24, 30, 36, 48, 54):
         for kind, suffix, count in (("pdfs", "pdf", 5), ("txt", "txt", number % 5)):
             meeting = directory / "sites" / f"site{number:03}.example.gov" / kind / "Council"
@@ -131,6 +152,7 @@ def settled(text: str) -> str:
     text = re.sub(r"\b[A-Z][a-z]{2} \d\d( to today|\s+\d\d:\d\d)", _some_day, text)
     text = re.sub(r"age_seconds is \d+", "age_seconds is N", text)
     text = re.sub(r"\b\d+ ms\b", "N ms", text)
+    text = re.sub(r"asked in \d+\.\d s", "asked in N s", text)
     text = re.sub(r"sqlite 3\.\d+\.\d+", "sqlite 3.x", text)
     lines = [line.rstrip() for line in text.splitlines() if "━" not in line]  # a bar, at any moment
     return "\n".join(lines).lstrip("\n") + "\n"

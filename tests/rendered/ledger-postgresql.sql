@@ -251,6 +251,13 @@ BEGIN
       bounded BOOLEAN,
       ok BOOLEAN,
       duration_ms FLOAT,
+      kind TEXT DEFAULT 'rehearse' NOT NULL,
+      tables JSONB,
+      scale FLOAT,
+      statements INTEGER,
+      broken INTEGER,
+      changed INTEGER,
+      unprepared INTEGER,
       CONSTRAINT pk_pipestate_rehearsal PRIMARY KEY (id)
     );
   END IF;
@@ -267,7 +274,14 @@ BEGIN
            ('noise_ms', $def$noise_ms FLOAT$def$),
            ('bounded', $def$bounded BOOLEAN$def$),
            ('ok', $def$ok BOOLEAN$def$),
-           ('duration_ms', $def$duration_ms FLOAT$def$)) AS wanted (name, definition)
+           ('duration_ms', $def$duration_ms FLOAT$def$),
+           ('kind', $def$kind TEXT DEFAULT 'rehearse' NOT NULL$def$),
+           ('tables', $def$tables JSONB$def$),
+           ('scale', $def$scale FLOAT$def$),
+           ('statements', $def$statements INTEGER$def$),
+           ('broken', $def$broken INTEGER$def$),
+           ('changed', $def$changed INTEGER$def$),
+           ('unprepared', $def$unprepared INTEGER$def$)) AS wanted (name, definition)
    WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.rehearsal'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
@@ -415,9 +429,29 @@ BEGIN
          END AS age_seconds,
          r.rehearsed_at,
          r.actor,
+         r.clone,
+         r.tables,
+         r.scale
+  FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
+  WHERE r.kind = 'rehearse' AND isfinite(r.rehearsed_at)
+    AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
+  ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;
+  CREATE OR REPLACE VIEW pipestate.compat AS
+  SELECT DISTINCT ON (f.revision)
+         f.revision,
+         r.statements,
+         r.broken,
+         r.changed,
+         r.unprepared,
+         r.ok,
+         CASE WHEN r.rehearsed_at <= statement_timestamp() + interval '5 minutes'
+              THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - r.rehearsed_at)))::bigint
+         END AS age_seconds,
+         r.rehearsed_at,
+         r.actor,
          r.clone
   FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
-  WHERE isfinite(r.rehearsed_at)
+  WHERE r.kind = 'compat' AND isfinite(r.rehearsed_at)
     AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
   ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;
   PERFORM pg_catalog.set_config('search_path', path_before, true);

@@ -99,6 +99,13 @@ CREATE TABLE IF NOT EXISTS pipestate_rehearsal (
   bounded BOOLEAN,
   ok BOOLEAN,
   duration_ms FLOAT,
+  kind TEXT DEFAULT 'rehearse' NOT NULL,
+  tables JSON,
+  scale FLOAT,
+  statements INTEGER,
+  broken INTEGER,
+  changed INTEGER,
+  unprepared INTEGER,
   CONSTRAINT pk_pipestate_rehearsal PRIMARY KEY (id)
 );
 DROP VIEW IF EXISTS pipestate_observed;
@@ -237,6 +244,23 @@ SELECT f.key AS revision,
        r.bounded,
        r.ok,
        r.rows,
+       CASE WHEN unixepoch(r.rehearsed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(r.rehearsed_at)) END AS age_seconds,
+       r.rehearsed_at,
+       r.actor,
+       r.clone,
+       r.tables,
+       r.scale
+FROM pipestate_rehearsal r, json_each(r.files) f
+WHERE 0;
+DROP VIEW IF EXISTS pipestate_compat;
+CREATE VIEW pipestate_compat AS
+SELECT f.key AS revision,
+       r.statements,
+       r.broken,
+       r.changed,
+       r.unprepared,
+       r.ok,
        CASE WHEN unixepoch(r.rehearsed_at) <= unixepoch('now') + 300
             THEN max(0, unixepoch('now') - unixepoch(r.rehearsed_at)) END AS age_seconds,
        r.rehearsed_at,

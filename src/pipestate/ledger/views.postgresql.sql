@@ -159,8 +159,30 @@ SELECT DISTINCT ON (f.revision)
        END AS age_seconds,
        r.rehearsed_at,
        r.actor,
+       r.clone,
+       r.tables,
+       r.scale
+FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
+WHERE r.kind = 'rehearse' AND isfinite(r.rehearsed_at)
+  AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
+ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;
+
+-- The same of `pipestate compat`: how many of today's statements break.
+CREATE OR REPLACE VIEW pipestate.compat AS
+SELECT DISTINCT ON (f.revision)
+       f.revision,
+       r.statements,
+       r.broken,
+       r.changed,
+       r.unprepared,
+       r.ok,
+       CASE WHEN r.rehearsed_at <= statement_timestamp() + interval '5 minutes'
+            THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - r.rehearsed_at)))::bigint
+       END AS age_seconds,
+       r.rehearsed_at,
+       r.actor,
        r.clone
 FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
-WHERE isfinite(r.rehearsed_at)
+WHERE r.kind = 'compat' AND isfinite(r.rehearsed_at)
   AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
 ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;

@@ -140,6 +140,23 @@ SELECT f.key AS revision,
             THEN max(0, unixepoch('now') - unixepoch(r.rehearsed_at)) END AS age_seconds,
        r.rehearsed_at,
        r.actor,
+       r.clone,
+       r.tables,
+       r.scale
+FROM pipestate_rehearsal r, json_each(r.files) f
+WHERE 0;
+
+CREATE VIEW pipestate_compat AS
+SELECT f.key AS revision,
+       r.statements,
+       r.broken,
+       r.changed,
+       r.unprepared,
+       r.ok,
+       CASE WHEN unixepoch(r.rehearsed_at) <= unixepoch('now') + 300
+            THEN max(0, unixepoch('now') - unixepoch(r.rehearsed_at)) END AS age_seconds,
+       r.rehearsed_at,
+       r.actor,
        r.clone
 FROM pipestate_rehearsal r, json_each(r.files) f
 WHERE 0;

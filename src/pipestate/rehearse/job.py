@@ -7,6 +7,7 @@ from sqlalchemy import URL
 from pipestate.chain.graph import Chain
 from pipestate.chain.project import Project
 from pipestate.chain.version_table import Locator
+from pipestate.config import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,9 @@ class Job:
     project: Project
     chain: Chain
     locate: Locator
+    called: str | None = None
+
+    @property
+    def clone_name(self) -> str:
+        """What the clone is called in a result: of one that we made, the URL would say nothing."""
+        return self.called or shown(self.clone)

@@ -1,25 +1,23 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from functools import partial
+from itertools import count, groupby
 
 from sqlalchemy import URL, Connection
 
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
-from pipestate.interrupt import cancelled_together
+from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
+from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
-from pipestate.verify.read import QueryFailed, read
+from pipestate.verify.read import QueryFailed, fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
@@ -40,12 +38,15 @@ def verify(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
+    on_check: Checking = unwatched,
 ) -> Report:
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
-    started_at, start = datetime.now(UTC), time.perf_counter()
+    start = time.perf_counter()
     with db.reader(url) as leader:
-        report = verify_on(leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs)
-    return replace(report, started_at=started_at, duration_ms=_since(start))
+        report = verify_on(
+            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
+        )
+    return replace(report, duration_ms=_milliseconds(start))
 
 
 def verify_on(
@@ -56,21 +57,30 @@ def verify_on(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
+    on_check: Checking = unwatched,
 ) -> Report:
-    """Run the checks on a connection of `db.reader`, for whoever reads more in the same snapshot."""
+    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     info = describe(leader, url, position)
     warnings = look_around(leader)
     tell_files(leader, asked, position.paths)
-    jobs = 1 if dialect == "sqlite" else jobs
-    verdicts = _run_all(leader, url, asked, timeout_s, jobs, paths=position.paths)
-    return Report(info, started_at, _since(start), assemble(phases, asked, verdicts, position), warnings)
+    verdicts = share_out(
+        leader,
+        url,
+        asked,
+        _telling(asked, timeout_s, on_check),
+        jobs=1 if dialect == "sqlite" else jobs,
+        prepare=partial(tell_files, asked=asked, paths=position.paths),
+        within=fence,
+    )
+    found = assemble(phases, asked, verdicts, position)
+    return Report(info, started_at, _milliseconds(start), found, warnings)
 
 
-def _since(start: float) -> float:
-    return round((time.perf_counter() - start) * 1000, 1)
+def _milliseconds(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 1)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
@@ -113,41 +123,18 @@ def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position)
     return PhaseReport(phase.name, Gate(place) if place else gate_of(checks), phase.opens, checks)
 
 
-def _run_all(
-    leader: Connection,
-    url: URL,
-    asked: Sequence[Asked],
-    timeout_s: float,
-    jobs: int,
-    *,
-    paths: Mapping[str, Path],
-) -> list[Verdict]:
-    """On one connection, or on several that share the leader's snapshot."""
-    if jobs < 2 or len(asked) < 2:
-        return [run_check(leader, each, timeout_s) for each in asked]
-    snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
-    todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(asked)):
-        todo.put(number)
-    verdicts: dict[int, Verdict] = {}
+def _telling(
+    asked: Sequence[Asked], timeout_s: float, on_check: Checking
+) -> Callable[[Connection, Asked], Verdict]:
+    """Return a `run_check` that first tells which check it is, of how many; what is skipped does not count."""
+    total, numbers = sum(each.skipped is None for each in asked), count(1)
 
-    def work(connection: Connection) -> None:
-        while True:
-            try:
-                number = todo.get_nowait()
-            except Empty:
-                return
-            verdicts[number] = run_check(connection, asked[number], timeout_s)
+    def run(connection: Connection, each: Asked) -> Verdict:
+        if each.skipped is None:
+            on_check(f"{each.runbook.name}/{each.phase.name}/{each.check.id}", next(numbers), total)
+        return run_check(connection, each, timeout_s)
 
-    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
-        others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
-        for other in others:
-            tell_files(other, asked, paths)
-        working = [pool.submit(work, connection) for connection in (leader, *others)]
-        with cancelled_together([leader, *others]):
-            for future in working:
-                future.result()
-    return [verdicts[number] for number in range(len(asked))]
+    return run
 
 
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:

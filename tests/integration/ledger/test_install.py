@@ -25,6 +25,7 @@ ALL = [
             "attestation",
             "backfill",
             "backfill_progress",
+            "compat",
             "latest_observation",
             "object",
             "observation",

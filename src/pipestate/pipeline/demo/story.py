@@ -36,16 +36,27 @@ def demo(*, pause: bool = False, keep: bool = False) -> None:
             stage.kept()
 
 
+def only_database() -> tuple[str, str]:
+    """Start a PostgreSQL with the old world in it, and leave it running: its URL, and the command that ends it."""
+    with _world(keep=True, queues=False) as (database, redis, directory):
+        stage = Stage(database, redis, directory)
+        with stage.connection() as connection:
+            scene.build(connection)
+        scene.write_files(stage.storage)
+        return database, stage.ending()
+
+
 @contextmanager
-def _world(*, keep: bool) -> Iterator[tuple[str, str | None, Path]]:
+def _world(*, keep: bool, queues: bool = True) -> Iterator[tuple[str, str | None, Path]]:
     with ExitStack() as servers:
         url = servers.enter_context(embedded.embedded_server(keep=keep))
-        redis = servers.enter_context(embedded.embedded_redis(keep=keep)) if embedded.has_redis() else None
+        queues = queues and embedded.has_redis()
+        redis = servers.enter_context(embedded.embedded_redis(keep=keep)) if queues else None
         if keep:
             directory = Path(tempfile.mkdtemp(prefix="pipestate-demo-"))
         else:
             directory = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="pipestate-demo-")))
-        owner = scene.create_owner(url).set(drivername="postgresql", password=None)
+        owner = scene.create_owner(url)
         yield owner.render_as_string(hide_password=False), redis, directory
 
 
