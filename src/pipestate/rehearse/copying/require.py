@@ -12,6 +12,7 @@ from pipestate.rehearse.copying.wanted import RECIPES, Wanted, spell_size
 
 ARCHIVE = "pipestate_archive"
 SHOWN = 3
+LOG = 2**30
 
 
 def require_copyable(found: Inventory, wanted: Wanted) -> int:
@@ -83,12 +84,13 @@ def _refuse_hidden_rows(found: Inventory) -> None:
 
 
 def _refuse_full_disk(found: Inventory) -> None:
+    """Refuse what will not fit: the clone's log needs room, too, up to its `max_wal_size`."""
     place = tempfile.gettempdir()
     free = shutil.disk_usage(place).free
-    if found.bytes > free:
+    if found.bytes + min(found.bytes, LOG) > free:
         raise ConfigError(
-            f"production is {spell_size(found.bytes)}, and {place} has room for {spell_size(free)}: set TMPDIR to a larger place, "
-            f"or {RECIPES}"
+            f"production is {spell_size(found.bytes)}, and {place} has room for {spell_size(free)}, its log included: set TMPDIR "
+            f"to a larger place, or {RECIPES}"
         )
 
 
