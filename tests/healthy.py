@@ -1,9 +1,13 @@
 """A database on which every check of the runbook sites-consolidation holds: weeks after a good migration."""
 
+import json
+
 from alembics import Chain
 from bed import Database
 from legacy import fill_legacy
 from moments import run_timed
+from pipestate.chain.files import hash_files
+from verdicts import FILES
 
 SIGN_OFFS = (
     ("preflight", "backup-taken"),
@@ -57,6 +61,15 @@ def attestation(phase: str, name: str) -> str:
     )
 
 
+def rehearsal(*revisions: str, sites: int = 150, stall_ms: float = 500, when: str = "29 days ago") -> str:
+    """A rehearsal of these revisions as they are now, on a clone with so many sites."""
+    files = hash_files({revision: FILES[revision] for revision in revisions})
+    return (
+        "INSERT INTO pipestate.rehearsal (actor, clone, files, tables, rows, longest_stall_ms, bounded, ok, rehearsed_at) "
+        f"""VALUES ('ops', 'clone', '{json.dumps(files)}', '{{"sites": {sites}}}', {sites}, {stall_ms}, true, true, <{when}>)"""
+    )
+
+
 HISTORY = (
     "UPDATE pipestate.object SET created_at = <30 days ago>",
     "UPDATE sites SET current_stage = 'completed', started_at = <40 days ago>, updated_at = <20 days ago>, "
@@ -85,5 +98,6 @@ TODAY = (
     observation("deferred_coordinators", 0, "5 minutes ago"),
     observation("failed_ocr_jobs", 0, "5 minutes ago"),
     reconciliation("5 minutes ago", found=1),
+    rehearsal("0006", "0007"),
     *(attestation(phase, name) for phase, name in SIGN_OFFS),
 )

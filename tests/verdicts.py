@@ -6,9 +6,13 @@ from alembics import ROOT, Chain
 from bed import Database
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
+from pipestate.verify.files import tell_files
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
 from pipestate.verify.verdict import Outcome, Verdict
+
+# The revisions of the shipped chain: what was rehearsed are exactly these.
+FILES = {path.name.partition("_")[0]: path for path in (ROOT / "alembic" / "versions").glob("0*.py")}
 
 
 @cache
@@ -27,6 +31,7 @@ def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> 
         if isinstance(check, Check) and applies(check, revision)
     ]
     with database.reader() as connection:
+        tell_files(connection, asked, FILES)
         return {address(each): run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attacks.project import Project, lay_out
-from bed import Database
+from bed import Database, memory
 from pipestate.config import parse_url
 
 CLONES = "pipestate-clone-*"
@@ -20,7 +20,7 @@ CLONES = "pipestate-clone-*"
 @pytest.fixture
 def place() -> Iterator[str]:
     """Where clones lie: a short path, for their socket."""
-    with tempfile.TemporaryDirectory(prefix="c-") as directory:
+    with tempfile.TemporaryDirectory(prefix="c-", dir=memory()) as directory:
         yield directory
 
 

@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from attacks.project import Project, lay_out
 from bed import Database, Postgres
+from pipestate.render.compat import SCHEMA
 
 STATEMENTS = """
 -- what the code of today runs
@@ -39,9 +41,10 @@ def test_what_breaks_and_what_changes_with_the_revision_that_does_it(
     project: Project, clone: Database
 ) -> None:
     project.write("today.sql", STATEMENTS)
-    done = project.pipestate("compat", "--on", clone.text, "--statements", "today.sql", "--json")
+    done = project.pipestate("compat", "--on", clone.text, "--statements", "today.sql", "--json", "--record")
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
+    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
     broken = [(each["statement"].split()[0], each["revision"], each["what"]) for each in data["broken"]]
     assert broken == [
         ("SELECT", "c3", 'column "old_status" does not exist'),
@@ -51,7 +54,47 @@ def test_what_breaks_and_what_changes_with_the_revision_that_does_it(
         ("returns without old_status", "c3")
     ]
     assert [each["statement"].split()[0] for each in data["unprepared"]] == ["VACUUM", "SELECT"]
+    assert list(data["unprepared_by_reason"].values()) == [1, 1]
     assert (data["statements"], Path(data["broken"][0]["path"]).name) == (7, "c3_no_log.py")
+
+
+DEMAND = """
+```sql
+-- check: understood
+-- dialect: postgresql
+-- require: broken = 0 and age_seconds <= 3600
+SELECT broken, age_seconds FROM pipestate.compat WHERE revision = 'c3';
+```
+
+```sql
+-- check: rehearsed
+-- dialect: postgresql
+-- level: warn
+-- require: rows = 1
+SELECT 1 FROM pipestate.rehearsed WHERE revision = 'c3';
+```
+"""
+
+
+def test_a_record_lets_a_check_demand_it_and_is_no_rehearsal(project: Project, clone: Database) -> None:
+    project.database.run("INSERT INTO approvals VALUES ('the log')", "INSERT INTO order_log VALUES (1, 'x')")
+    project.write("runbooks/shop.md", project.read("runbooks/shop.md") + DEMAND)
+    project.write("today.sql", "SELECT id FROM orders")
+    assert project.pipestate("gate", "shop/ready").returncode == 1
+    done = project.pipestate(
+        *("compat", "--on", clone.text, "--statements", "today.sql"),
+        *("--record", "--format", "markdown", "-o", "comment.md"),
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert project.read("comment.md").startswith("### ✅ pipestate compat: 1 statement: 0 would break")
+    gate = project.pipestate("gate", "shop/ready", "--json")
+    outcomes = {
+        each["id"]: each["outcome"] for each in json.loads(gate.stdout)["runbooks"][0]["phases"][0]["checks"]
+    }
+    assert (gate.returncode, outcomes["understood"], outcomes["rehearsed"]) == (0, "passed", "failed")
+    (line,) = json.loads(project.pipestate("history", "--event", "compat", "--json").stdout)
+    assert line["what"].startswith("c3, d4: 0 of 1 statement would break, 0 return other columns on ")
+    assert "c3" not in project.pipestate("history", "--event", "rehearsal").stdout
 
 
 def test_what_cannot_be_compared(project: Project, clone: Database) -> None:

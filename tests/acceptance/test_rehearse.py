@@ -1,6 +1,7 @@
 """`pipestate rehearse` in a project whose revisions stall: on a clone, and nowhere else."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+import terminal
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
 from bed import Database, Postgres
-from pipestate.render.rehearse import SCHEMA
+from pipestate.render.rehearse_data import SCHEMA
+from terminal import Typed, in_terminals
 
 LIMIT = "150ms"
 
@@ -65,20 +68,28 @@ def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Da
         "e5": False,
         "f6": False,
     }
+    assert {each["bounded_by"] for each in by_id.values()} == {"tried", None}
+    assert [by_id[name]["waited_for_reader_ms"] >= 2000 for name in ("c3", "e5", "f6")] == [False, True, True]
     assert by_id["b2"]["writer_ms"] > 300 > by_id["b2"]["reader_ms"]
     assert by_id["c3"]["reader_ms"] > 300
     assert by_id["d4"]["rows_ms"] > 300 > by_id["d4"]["writer_ms"]
     findings = [
-        (each["revision"], Path(each["source"]).name, each["what"].split()[0]) for each in data["findings"]
+        (
+            Path(each["source"]).name,
+            each["what"].split()[0],
+            re.findall(r"\w+\.\w+\.\w+|Contract", each["instead"]),
+        )
+        for each in data["findings"]
     ]
     assert findings == [
-        ("b2", "b2_index.py:10", "builds"),
-        ("c3", "c3_rewrite.py:11", "rewrites"),
-        ("d4", "d4_update.py:10", "writes"),
-        ("e5", "e5_check.py:10", "asks"),
-        ("e5", "e5_check.py:10", "validates"),
-        ("f6", "f6_column.py:10", "asks"),
+        ("b2_index.py:10", "builds", ["pipestate.ddl.create_index"]),
+        ("c3_rewrite.py:11", "rewrites", ["pipestate.ddl.add_columns", "Contract"]),
+        ("d4_update.py:10", "writes", ["pipestate.ddl.update_in_batches"]),
+        ("e5_check.py:10", "asks", ["pipestate.ddl.lock_tables"]),
+        ("e5_check.py:10", "validates", ["pipestate.ddl.add_checks"]),
+        ("f6_column.py:10", "asks", ["pipestate.ddl.lock_tables"]),
     ]
+    assert {each["revision"] for each in data["findings"]} == {"b2", "c3", "d4", "e5", "f6"}
     returned = data["there_and_back"]
     assert returned == {"ok": True, "back": [], "again": [], "failure": None}, returned
 
@@ -105,6 +116,8 @@ def test_what_is_refused_before_anything_runs(project: Project, clone: Database,
     assert elsewhere.returncode == 2
     assert "is at base, production" in elsewhere.stderr
     assert rehearse(project, clone, "--max-stall", "soon").returncode == 2
+    nowhere = rehearse(project, clone, "--format", "markdown", "--output", "nowhere/comment.md")
+    assert (nowhere.returncode, "cannot write nowhere/comment.md" in nowhere.stderr) == (2, True)
     assert version(project.database) == "a1"
 
 
@@ -132,7 +145,8 @@ def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
     assert (done.returncode, version(clone), version(pg)) == (1, "b2", "b2"), done.stderr
     postgres.drop(clone)
     assert "gate shop/ready is closed: approved, passed for the rehearsal" in screen
-    assert "waiting for it is bounded: lock_timeout 200 ms" in screen
+    assert "waiting for it is bounded (read from lock_timeout: 200 ms)" in screen
+    assert "Gate shop/ready: closed (approved), as before" in screen
     assert "plus the time until production's oldest transaction on order_log ends" in screen
     assert 'Failed (migrations/versions/d4_receipts.py:10): type "nonsense" does not exist' in screen
     assert "The clone is at b2 now, production was not touched." in screen
@@ -153,3 +167,17 @@ def test_on_sqlite_revisions_are_timed_and_the_lock_is_the_file(tmp_path: Path, 
     assert "After the way back: table approvals is new." in done.stdout
     assert "The way there and back failed (migrations/versions/a1_orders.py:12): " in done.stdout
     assert "is production itself" in rehearse(project, production, *named).stderr
+
+
+def test_on_a_terminal_a_line_says_which_revision_runs(tmp_path: Path, pg: Database) -> None:
+    project = lay_out("shop", tmp_path / "project", pg)
+    clone = Database(pg.url.__class__.create("sqlite", database=str(tmp_path / "clone")))
+    clone.run("CREATE TABLE other (id integer)")
+    project.edit("alembic.ini", ("sqlalchemy.url", "other.url"))
+    typed = Typed(("rehearse", "--on", clone.text, "--to", "a1"), columns=80)
+    (written,) = in_terminals([typed], cwd=project.root)
+    screen = terminal.plain(written)
+    assert "a1 runs on the clone 0:00:00" in screen
+    assert "upgrading the clone from base to a1 0:00:00" in screen
+    settled = screen.rpartition("upgrading the clone")[2].splitlines()
+    assert [line for line in settled if len(line) > 80] == []

@@ -1,5 +1,6 @@
 """`rehearse --record`: a gate that demands a rehearsal of exactly these files."""
 
+import re
 from pathlib import Path
 
 from alembics import psql
@@ -28,11 +29,18 @@ def test_an_edited_revision_closes_the_gate_that_its_rehearsal_had_opened(
 
     closed = project.pipestate("gate", "shop/ready")
     assert (closed.returncode, "rehearsed" in closed.stdout) == (1, True), closed.stdout + closed.stderr
-    done = project.pipestate("rehearse", "--on", clone.text, "--record")
+    in_markdown = ("--format", "markdown", "--output", "comment.md")
+    done = project.pipestate("rehearse", "--on", clone.text, "--record", *in_markdown)
     postgres.drop(clone)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    comment = project.read("comment.md")
+    assert comment.startswith("### ✅ pipestate rehearse: The longest wait is ")
+    assert re.search(r"\| order\\_log<br>1 row, .* \| bounded \(tried: it gave up after \d+ ms\) \|", comment)
+    assert "| shop/ready | closed (rehearsed) | past |" in comment
     assert project.pipestate("gate", "shop/ready", "--json").returncode == 0
     assert "c3, d4: longest wait " in project.pipestate("history", "--event", "rehearsal").stdout
+    kept = pg.rows("SELECT kind, bounded, scale, tables ->> 'order_log' FROM pipestate.rehearsal")
+    assert kept == [("rehearse", True, 1.0, "1")]
     as_rehearsed, written = project.read(CONTRACT), project.script("b2:c3")
 
     project.write(CONTRACT, as_rehearsed + "\n# one more thought\n")

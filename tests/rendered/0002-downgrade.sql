@@ -67,10 +67,12 @@ BEGIN
     RAISE WARNING 'the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again';
     RETURN;
   END IF;
+  DROP VIEW IF EXISTS pipestate.compat;
   DROP VIEW IF EXISTS pipestate.rehearsed;
   DROP VIEW IF EXISTS pipestate.backfill;
   DROP VIEW IF EXISTS pipestate.sign_off;
   DROP VIEW IF EXISTS pipestate.soak;
+  DROP VIEW IF EXISTS pipestate.soak_since;
   DROP VIEW IF EXISTS pipestate.latest_observation;
   DROP VIEW IF EXISTS pipestate.observed;
   DROP TABLE IF EXISTS pipestate.rehearsal;

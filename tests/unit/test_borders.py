@@ -31,17 +31,20 @@ LAYERS = (
         "drivers",
         "db",
         "embedded",
+        "web",
+        "webhook",
     ),
     ("runbook",),
     ("chain",),
     ("scaffold",),
     ("verify",),
-    ("ledger",),
+    ("ledger", "probes"),
+    ("standing",),
     ("ddl",),
     ("gate",),
     ("backfill", "contract"),
     ("environment", "autogenerate"),
-    ("rehearse", "report"),
+    ("rehearse", "report", "fleet"),
     ("render",),
     ("cli", "__init__", "__main__"),
 )
@@ -56,7 +59,7 @@ GENERAL = {
     **dict.fromkeys(("created_at", "started_at", "finished_at", "updated_at", "completed_at"), "any table"),
     **dict.fromkeys(("jobs", "pages", "stage", "country"), "English"),
     **dict.fromkeys(("actor", "found", "failed", "skipped"), "the ledger, reports"),
-    "soak": "a view of the ledger",
+    **dict.fromkeys(("soak", "rehearsed"), "views of the ledger"),
 }
 
 

@@ -31,7 +31,9 @@ def _option(*names: str, metavar: str | None, help: str) -> Any:
 
 
 CLONE_OPTIONS: dict[str, Any] = {
-    "on": Annotated[str | None, _option("--on", metavar="URL", help="The clone: it is migrated.")],
+    "on": Annotated[
+        str | None, _option("--on", metavar="URL", help="The clone. It is migrated, and stays so.")
+    ],
     "clone": Annotated[
         bool,
         _option(

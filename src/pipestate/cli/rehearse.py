@@ -1,16 +1,37 @@
 """`rehearse` and `compat`: the pending revisions on a clone, what production will feel and what will break."""
 
 import re
-from typing import Annotated
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli.clone import Where, clone_options, job_on, tell
 from pipestate.cli.options import AsJson, Perhaps, project_options
-from pipestate.cli.output import console, print_json, say
+from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
 from pipestate.errors import ConfigError
+from pipestate.safe import plain_lines
 
-To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
+if TYPE_CHECKING:
+    from pipestate.rehearse.compat import Compat
+    from pipestate.rehearse.felt import Rehearsal
+    from pipestate.rehearse.trace import Begun
+
+WIDEST = 100
+To = Annotated[
+    str, typer.Option("--to", metavar="REV", help="How far: a revision, a branch, head, or heads.")
+]
+Record = Annotated[
+    bool,
+    typer.Option("--record", help="Write the result into production's ledger, where checks can ask for it."),
+]
+Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the result there.", show_default=False)
+]
 
 
 @project_options
@@ -21,15 +42,20 @@ def rehearse(
     to: To = "heads",
     max_stall: Annotated[
         str | None,
-        typer.Option("--max-stall", metavar="TIME", help="Exit 1 above it: 500ms, 2s.", show_default=False),
+        typer.Option(
+            "--max-stall",
+            metavar="500ms",
+            help="How long others may wait at most: above it the exit code is 1.",
+            show_default=False,
+        ),
     ] = None,
     there_and_back: Annotated[
-        bool, typer.Option("--there-and-back", help="Then down and up again: is everything as before?")
+        bool, typer.Option("--there-and-back", help="Go down and up again, too: is everything as before?")
     ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
-    ] = False,
+    record: Record = False,
     json_: AsJson = False,
+    form: Form = Plain.CONSOLE,
+    output: Output = None,
 ) -> None:
     """Run the pending revisions on a clone, and say which locks they take and who would wait.
 
@@ -39,18 +65,16 @@ def rehearse(
     """
     from pipestate.chain.target import find_targets
     from pipestate.rehearse.run import rehearse
-    from pipestate.render.rehearse import rehearsal_as_data, rehearsal_as_lines
 
+    refuse_unwritable(output)
     where.require_rows({"--max-stall": max_stall, "--record": record})
     limit = milliseconds(max_stall)
-    with job_on(production, where, to, record=record) as job:
+    with job_on(production, where, to, record=record) as job, told() as (said, begins):
         targets = find_targets(job.chain, to)
-        found = rehearse(job, targets, limit, tell, there_and_back=there_and_back, record=record)
-    if json_:
-        print_json(rehearsal_as_data(found))
-    else:
-        for line in rehearsal_as_lines(found, min(console().width, 100)):
-            say(line)
+        found = rehearse(
+            job, targets, limit, said, there_and_back=there_and_back, record=record, begins=begins
+        )
+    show_rehearsal(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
 
 
@@ -62,31 +86,73 @@ def compat(
     statements: Annotated[
         str,
         typer.Option(
-            "--statements", metavar="FILE", help="A file of SQL, or pg_stat_statements: production's own."
+            "--statements",
+            metavar="FILE",
+            help="A file of SQL, or the word pg_stat_statements: those that production has run.",
         ),
     ],
     to: To = "heads",
+    record: Record = False,
     json_: AsJson = False,
+    form: Form = Plain.CONSOLE,
+    output: Output = None,
 ) -> None:
-    """Prepare today's statements before and after the pending revisions, on a clone.
+    """Say which of today's statements the pending revisions would break, on a clone.
 
     Exit code 1: one would break, or a revision failed.
 
     Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
     """
     from pipestate.chain.target import find_targets
-    from pipestate.rehearse.compat import compat, read_statements
-    from pipestate.render.compat import compat_as_data, compat_as_lines
+    from pipestate.rehearse.compat import compat
+    from pipestate.rehearse.statements import read_statements
 
+    refuse_unwritable(output)
     given = read_statements(statements, where.source(production))
-    with job_on(production, where, to) as job:
-        found = compat(job, find_targets(job.chain, to), given, tell)
-    if json_:
-        print_json(compat_as_data(found))
-    else:
-        for line in compat_as_lines(found):
-            say(line)
+    with job_on(production, where, to, record=record) as job, told() as (said, begins):
+        found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
+    show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
+
+
+@contextmanager
+def told() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
+    """Tell on stderr how far it is: each part a line; on a terminal one line with the revision and the time."""
+    from pipestate.cli.progress import stopwatch
+
+    with stopwatch() as watch:
+        part = watch if sys.stderr.isatty() else tell
+        yield part, lambda begun: watch(f"{begun.revision} runs on the clone")
+
+
+def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
+    """Print the result, or write it into the file."""
+    from pipestate.render.rehearse import rehearsal_as_lines
+    from pipestate.render.rehearse_data import rehearsal_as_data
+    from pipestate.render.rehearse_markdown import rehearsal_as_markdown
+
+    if form is Plain.CONSOLE:
+        _show_lines(rehearsal_as_lines(found, min(console().width, WIDEST)), output)
+    else:
+        put(dumped(rehearsal_as_data(found)) if form is Plain.JSON else rehearsal_as_markdown(found), output)
+
+
+def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
+    """Print the result, or write it into the file."""
+    from pipestate.render.compat import compat_as_data, compat_as_lines, compat_as_markdown
+
+    if form is Plain.CONSOLE:
+        _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)
+    else:
+        put(dumped(compat_as_data(found)) if form is Plain.JSON else compat_as_markdown(found), output)
+
+
+def _show_lines(lines: Iterator[str], output: Path | None) -> None:
+    if output is None:
+        for line in lines:
+            say(line)
+    else:
+        put(plain_lines("\n".join(lines)), output)
 
 
 def milliseconds(text: str | None) -> float | None:

@@ -9,10 +9,15 @@ from sqlalchemy import Column, Connection, Select, Table, select
 
 from pipestate.errors import ConfigError, PipestateError
 from pipestate.ledger.record import Event
+from pipestate.ledger.rehearsals import COMPAT, REHEARSE
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import Ledger, ledger_on
+from pipestate.plural import many
 
-SIGN_OFF, OBSERVATION, BACKFILL, REHEARSAL = "sign-off", "observation", "backfill", "rehearsal"
+SIGN_OFF, OBSERVATION, BACKFILL = "sign-off", "observation", "backfill"
+REHEARSAL = "rehearsal"
+# What each kind of rehearsal is called here.
+REHEARSALS = {REHEARSE: REHEARSAL, COMPAT: COMPAT}
 # PostgreSQL knows times that Python does not, and the server's clock gives none of them.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -167,17 +172,30 @@ def _rehearsals(connection: Connection, wanted: Wanted) -> list[Entry]:
     if wanted.runbook is not None:
         return []
     table = _ledger(connection).rehearsal
+    kinds = [kind for kind, named in REHEARSALS.items() if wanted.any_of(named)]
+    query = wanted.newest(table, table.c.rehearsed_at).where(table.c.kind.in_(kinds))
     return [
-        Entry(in_utc(row.rehearsed_at), row.id, REHEARSAL, row.actor, _what_was_felt(row), row.revision)
-        for row in connection.execute(wanted.newest(table, table.c.rehearsed_at))
+        Entry(
+            in_utc(row.rehearsed_at),
+            row.id,
+            REHEARSALS[row.kind],
+            row.actor,
+            f"{', '.join(row.files)}: {_what_was_found(row)} on {row.clone}",
+            row.revision,
+        )
+        for row in connection.execute(query)
     ]
 
 
-def _what_was_felt(row: Any) -> str:
-    revisions = ", ".join(row.files)
-    if row.longest_stall_ms is None:
-        return f"{revisions} failed on {row.clone}"
-    return f"{revisions}: longest wait {row.longest_stall_ms:.0f} ms on {row.clone}"
+def _what_was_found(row: Any) -> str:
+    """Say what a rehearsal found; one that failed, or whose estimate would be a guess, has no longest wait."""
+    if row.kind == COMPAT and row.broken is None:
+        return "failed"
+    if row.kind == COMPAT:
+        return f"{row.broken} of {many(row.statements, 'statement')} would break, {row.changed} return other columns"
+    if row.longest_stall_ms is not None:
+        return f"longest wait {row.longest_stall_ms:.0f} ms{'' if row.bounded else ', not bounded'}"
+    return "waits not known for so many rows" if row.scale is None else "failed"
 
 
 def _ledger(connection: Connection) -> Ledger:
@@ -189,5 +207,5 @@ SOURCES = (
     Source((SIGN_OFF,), _signoffs),
     Source((OBSERVATION,), _observations),
     Source((BACKFILL,), _backfills),
-    Source((REHEARSAL,), _rehearsals),
+    Source((REHEARSAL, COMPAT), _rehearsals),
 )

@@ -7,7 +7,7 @@ stay for ever: they are few, and they are the account of what was done. Of the r
 - of each sign-off the latest word of each person;
 - the latest observation of each name;
 - the latest run of each backfill;
-- the latest rehearsal of the same files.
+- the latest rehearsal of the same files, of either kind.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ SPARE = {
     ),
     "rehearsal": (
         "rehearsed_at",
-        "SELECT r.id FROM (SELECT id, row_number() OVER (PARTITION BY CAST(files AS text) "
+        "SELECT r.id FROM (SELECT id, row_number() OVER (PARTITION BY kind, CAST(files AS text) "
         "ORDER BY rehearsed_at DESC, id DESC) AS place FROM {rehearsal}) r WHERE r.place > 1",
     ),
 }

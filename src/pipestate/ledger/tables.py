@@ -29,7 +29,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 SCHEMA = "pipestate"
-VIEWS = ("observed", "latest_observation", "soak", "sign_off", "backfill", "rehearsed")
+VIEWS = (
+    *("observed", "latest_observation", "soak_since", "soak", "sign_off"),
+    *("backfill", "rehearsed", "compat"),
+)
 KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
 
@@ -200,7 +203,10 @@ class _Builder:
         )
 
     def rehearsal(self) -> Table:
-        """One row a rehearsal: the hashes of the files that ran, and what was felt; unknown where one failed."""
+        """One row a rehearsal: the hashes of the files that ran, and what was felt; unknown where one failed.
+
+        `kind` is `rehearse`, or `compat` for one in which statements were prepared and nothing was measured.
+        """
         return self.table(
             "rehearsal",
             _id(),
@@ -216,6 +222,13 @@ class _Builder:
             Column("bounded", Boolean),
             Column("ok", Boolean),
             Column("duration_ms", Float),
+            Column("kind", Text, server_default=text("'rehearse'"), nullable=False),
+            Column("tables", Json),
+            Column("scale", Float),
+            Column("statements", Integer),
+            Column("broken", Integer),
+            Column("changed", Integer),
+            Column("unprepared", Integer),
             PrimaryKeyConstraint("id", name="pk_pipestate_rehearsal"),
         )
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from pipestate.rehearse.clone import Table
 from pipestate.rehearse.felt import MODES, STRONGEST, RevisionFelt, TableFelt
+from pipestate.rehearse.statements import first_word
 from pipestate.rehearse.trace import GateAsked, Statement, Trace
 from pipestate.rehearse.watch import BLOCKING, LOOK_S, READER, WRITER, Seen, Sighting, Wait
 
 APART_S = 3 * LOOK_S  # two sightings that lie further apart are two locks
 AUTOVACUUM = "autovacuum worker"
+# After one of these in a transaction, its lock is there.
+EXCLUSIVE = frozenset(("ALTER", "DROP", "TRUNCATE", "REINDEX", "CLUSTER", "VACUUM", "REFRESH"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ def _revisions(
             tuple(sorted(tables, key=lambda each: -each.stall_ms)),
             tuple(_gates([gate for gate in trace.gates if gate.revision == begun.revision])),
             max(statements, key=lambda each: each.duration_ms, default=None),
+            any(not each.locks and first_word(each.sql) in EXCLUSIVE for each in statements),
         )
 
 

@@ -1,9 +1,10 @@
 """`python -m pipestate.rehearse.child`: migrates the clone, and tells on its stdout what it does.
 
 1. It reads the job on stdin: the clone, the project, the steps. A password stands in no command line.
-2. It runs env.py once with nothing to do: what is measured then is what an empty revision would show.
+2. Where it is measured, it runs env.py once with nothing to do: that is what an empty revision would show.
 3. It runs the steps, through env.py and with every gate passed, on that database or on none. Where the job has
-   statements, it prepares them before and after each step, and measures nothing.
+   statements, it prepares them before and after each step. Where somebody must be met, it waits before each
+   revision for a line on stdin.
 
 What env.py and the revisions print goes to stderr.
 """
@@ -28,6 +29,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from pipestate.chain.project import Named, Project, find_project
 from pipestate.config import parse_url, without_secrets
 from pipestate.ddl.failure import explain
+from pipestate.drivers import sqlstate
 from pipestate.environment.named import only_on
 from pipestate.environment.upgrade import alembic_config
 from pipestate.errors import PipestateError
@@ -43,16 +45,23 @@ EMPTY_S = 0.5
 def main() -> int:
     """Do the job that stdin holds; how it ended is told, not returned."""
     tell = _teller()
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     url = parse_url(job["url"])
     project = find_project(_named(job["project"]))
-    recorder = Recorder(tell, project.versions)
+    wait = sys.stdin.readline if job["waits"] else str
+    recorder = Recorder(tell, project.versions, wait)
     try:
         _migrate(job, url, project, recorder)
         tell("done", at=time.monotonic())
     except (Exception, SystemExit) as error:
         code = 1 if recorder.revision is not None else getattr(error, "exit_code", 3)
-        tell("failed", message=_sentence(error, url), source=recorder.line_of(error), exit_code=code)
+        tell(
+            "failed",
+            message=_sentence(error, url),
+            source=recorder.line_of(error),
+            exit_code=code,
+            sqlstate=_state(error),
+        )
     return 0
 
 
@@ -78,7 +87,7 @@ def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recor
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
     config.attributes[TELL] = _gate_teller(recorder.tell)
     with only_on(url), recording(recorder):
-        if not job["statements"]:
+        if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
             _run_nothing(config)
         _tell_prepared(job, url, recorder, None)
@@ -119,10 +128,24 @@ def _run_nothing(config: Config) -> None:
     time.sleep(max(end - time.monotonic(), 0))
 
 
-def _sentence(error: BaseException, url: URL) -> str:
-    """Say what went wrong: what the driver said, where SQLAlchemy only says that it cannot go on."""
+def _cause(error: BaseException) -> BaseException:
+    """Find what went wrong, where SQLAlchemy only says that it cannot go on."""
     while isinstance(error, InvalidRequestError) and error.__context__ is not None:
         error = error.__context__
+    return error
+
+
+def _state(error: BaseException) -> str | None:
+    """Read the server's code, also of an error that was told in other words."""
+    cause: BaseException | None = _cause(error)
+    while cause is not None and not isinstance(cause, DBAPIError):
+        cause = cause.__cause__
+    return sqlstate(cause) if cause is not None else None
+
+
+def _sentence(error: BaseException, url: URL) -> str:
+    """Say what went wrong in one sentence."""
+    error = _cause(error)
     if isinstance(error, DBAPIError):
         return explain(error, url).partition(";")[0]
     if isinstance(error, CommandError | PipestateError):

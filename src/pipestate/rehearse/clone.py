@@ -1,5 +1,7 @@
 """The clone: what must be true of it before anything runs there, and what is on it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from pipestate.chain.position import Position
 from pipestate.chain.version_table import Locator
 from pipestate.config import shown
 from pipestate.environment.named import is_same
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, Unreachable
+from pipestate.interrupt import telling
 from pipestate.plural import many
 
 PRODUCTION = (
@@ -141,6 +144,18 @@ def _refuse_unfit(connection: Connection, said: dict[str, str]) -> None:
         raise ConfigError(BUSY.format(**said, count=count, who=who))
 
 
+@contextmanager
+def migrated(clone: URL) -> Iterator[None]:
+    """Say what becomes of the clone where Ctrl-C ends the run, or the clone vanishes."""
+    with telling(lambda: HALF_MIGRATED):
+        try:
+            yield
+        except Unreachable as error:
+            if HALF_MIGRATED in str(error):
+                raise
+            raise Unreachable(f"the clone {shown(clone)} is lost: {error}; {HALF_MIGRATED}") from error
+
+
 def vacuum(clone: URL) -> None:
     """VACUUM ANALYZE the clone: a restored one would be vacuumed on the way, and look many times slower."""
     with db.reachable(clone), db.engine_for(clone).connect() as plain:
@@ -158,15 +173,3 @@ def server_version(clone: URL) -> str:
     with db.reader(clone) as connection:
         version: Any = connection.dialect.server_version_info or ()
         return f"{connection.dialect.name} {'.'.join(str(part) for part in version)}".strip()
-
-
-def oldest_transactions(production: URL, tables: list[Table]) -> dict[str, float | None]:
-    """Say for each table how many seconds production's oldest transaction on it has lasted; None where there is none."""
-    query = text(
-        "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_locks l "
-        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted "
-        "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-        "AND a.pid <> pg_backend_pid()"
-    )
-    with db.reader(production) as connection:
-        return {table.name: connection.execute(query, {"name": table.quoted}).scalar() for table in tables}

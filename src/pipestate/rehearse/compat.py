@@ -1,28 +1,20 @@
 """The statements that the code of today runs, before and after the pending revisions."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from sqlalchemy import URL, text
-from sqlalchemy.exc import DBAPIError
-
-from pipestate import db
 from pipestate.config import shown
 from pipestate.errors import ConfigError
-from pipestate.interrupt import telling
+from pipestate.ledger.rehearsals import COMPAT, Rehearsed
+from pipestate.plural import many
 from pipestate.rehearse.child_process import refusal, run_child
-from pipestate.rehearse.clone import HALF_MIGRATED, require_clone
+from pipestate.rehearse.clone import migrated, require_clone
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.prepare import Prepared, prepare
-from pipestate.rehearse.trace import Failure, Trace
-from pipestate.runbook.statement import statements, tokens
-
-EXTENSION = "pg_stat_statements"
-QUERIES = text(
-    "SELECT DISTINCT query FROM pg_stat_statements "
-    "WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1"
-)
+from pipestate.rehearse.recorded import files_of, require_recordable, write_record
+from pipestate.rehearse.statements import Reason, find_reason
+from pipestate.rehearse.trace import Begins, Failure, Trace, untold
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +25,7 @@ class Told:
     what: str
     revision: str | None = None
     path: str | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +34,31 @@ class Compat:
 
     clone: str
     before: str | None
+    after: str | None
     statements: int
     broken: tuple[Told, ...]
     changed: tuple[Told, ...]
     unprepared: tuple[Told, ...]
     failure: Failure | None = None
+    duration_ms: float = 0.0
 
     @property
     def exit_code(self) -> int:
         return 1 if self.broken or self.failure else 0
 
 
-def compat(job: Job, wanted: Sequence[str], given: Sequence[str], say: Callable[[str], None]) -> Compat:
+def compat(
+    job: Job,
+    wanted: Sequence[str],
+    given: Sequence[str],
+    say: Callable[[str], None] = print,
+    *,
+    record: bool = False,
+    begins: Begins = untold,
+) -> Compat:
     """Prepare the statements on the clone before and after each pending revision."""
+    if record:
+        require_recordable(job)
     if job.clone.get_backend_name() != "postgresql":
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
     position = require_clone(job.clone, job.production, job.locate)
@@ -62,12 +67,37 @@ def compat(job: Job, wanted: Sequence[str], given: Sequence[str], say: Callable[
     if not steps:
         raise ConfigError(f"nothing is pending: the clone is at {position.current or 'base'}")
     _require_some(given, prepare(job.clone, given))
-    say(f"preparing {len(given)} statements before and after each of {len(steps)} revisions")
-    with telling(lambda: HALF_MIGRATED):
-        trace = run_child(job, steps, given)
-    if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
-        raise refusal(trace)
-    return compare(job, position.current, given, trace)
+    files = files_of(job, position, wanted) if record else {}
+    counted = many(len(steps), "revision")
+    say(f"preparing {many(len(given), 'statement')} before and after {counted}")
+    start = time.monotonic()
+    with migrated(job.clone):
+        trace = run_child(job, steps, given, begins)
+        if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
+            raise refusal(trace)
+        made = compare(job, position.current, given, trace)
+    made = replace(made, duration_ms=(time.monotonic() - start) * 1000)
+    if record:
+        write_record(job, _as_record(made, files))
+    return made
+
+
+def _as_record(made: Compat, files: Mapping[str, str]) -> Rehearsed:
+    """Choose what the ledger keeps; where a revision failed, nobody knows what the later ones break."""
+    failed = made.failure is not None
+    return Rehearsed(
+        kind=COMPAT,
+        revision=made.before,
+        target=made.after,
+        files=dict(files),
+        clone=made.clone,
+        ok=made.exit_code == 0,
+        duration_ms=round(made.duration_ms, 1),
+        statements=made.statements,
+        broken=None if failed else len(made.broken),
+        changed=None if failed else len(made.changed),
+        unprepared=len(made.unprepared),
+    )
 
 
 def _require_some(given: Sequence[str], found: Sequence[Prepared]) -> None:
@@ -82,7 +112,9 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
     """Say what broke and what returns other columns, and which revision did it."""
     first = trace.prepared[0][1]
     unprepared = tuple(
-        Told(statement, each.error) for statement, each in zip(given, first, strict=True) if each.error
+        Told(statement, each.error, reason=find_reason(statement, each.error))
+        for statement, each in zip(given, first, strict=True)
+        if each.error
     )
     broken: list[Told] = []
     changed: list[Told] = []
@@ -96,7 +128,14 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
         told = Told(statement, last.error or _difference(states[0][1], last), revision, path)
         (broken if last.error else changed).append(told)
     return Compat(
-        job.clone_name, before, len(given), tuple(broken), tuple(changed), unprepared, trace.failure
+        job.clone_name,
+        before,
+        job.where(),
+        len(given),
+        tuple(broken),
+        tuple(changed),
+        unprepared,
+        trace.failure,
     )
 
 
@@ -121,34 +160,3 @@ def _difference(before: Prepared, after: Prepared) -> str:
         f"{name} as {kind}, not {was[name]}" for name, kind in now.items() if was.get(name, kind) != kind
     ]
     return f"returns {', '.join(parts) or 'its columns in another order'}"
-
-
-def read_statements(source: str, url: URL) -> list[str]:
-    """Read the statements of a file, or those that pg_stat_statements has of a database."""
-    given = list(_of_server(url) if source == EXTENSION else _of_file(Path(source)))
-    if not given:
-        raise ConfigError(f"{source} holds no statement: there is nothing to compare")
-    return given
-
-
-def _of_file(path: Path) -> Iterator[str]:
-    try:
-        written = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: --statements takes a file of SQL, or {EXTENSION}") from error
-    for statement in statements(tokens(written, "postgresql")):
-        end = statement[-1]
-        yield written[statement[0].start : end.start + len(end.text)]
-
-
-def _of_server(url: URL) -> Iterator[str]:
-    if url.get_backend_name() != "postgresql":
-        raise ConfigError(f"{shown(url)} has no {EXTENSION}: give a file of SQL")
-    with db.reader(url) as connection:
-        try:
-            found = connection.execute(QUERIES).scalars().all()
-        except DBAPIError as error:
-            raise ConfigError(
-                f"{EXTENSION} cannot be read on {shown(url)}: create the extension, or give --statements a file of SQL"
-            ) from error
-    yield from (str(each) for each in found)

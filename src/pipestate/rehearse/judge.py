@@ -3,11 +3,17 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipestate.rehearse.felt import Finding, RevisionFelt, TableFelt, Verdict
+from pipestate.rehearse.felt import MOST_SCALED, Finding, RevisionFelt, TableFelt, Verdict
 from pipestate.rehearse.trace import Statement
 
 INDEX = re.compile(r"(?is)^\s*create\s+(unique\s+)?index\s+(?!concurrently\b)")
-CONSTRAINT = re.compile(r"(?is)\badd\s+(constraint\s+\S+\s+)?(check|foreign\s+key)\b(?!.*\bnot\s+valid\b)")
+NAME = r'("[^"]+"|\S+)'
+CONSTRAINT = re.compile(
+    rf"(?is)\badd\s+(constraint\s+{NAME}\s+)?(check|foreign\s+key)\b(?!.*\bnot\s+valid\b)"
+)
+UNIQUE = re.compile(
+    rf"(?is)\badd\s+(constraint\s+{NAME}\s+)?(unique|primary\s+key|exclude)\b(?!\s*using\s+index\b)"
+)
 NOT_NULL = re.compile(r"(?is)\balter\s+(column\s+)?\S+\s+set\s+not\s+null\b")
 VALIDATE = re.compile(r"(?is)\bvalidate\s+constraint\b")
 ROWS = re.compile(r"(?is)^\s*(with\b.*)?\b(update|delete|insert|merge)\b")
@@ -26,6 +32,11 @@ CAUSES = (
         CONSTRAINT,
         "validates a constraint under its lock",
         "pipestate.ddl.add_checks or add_foreign_key: NOT VALID first, then VALIDATE",
+    ),
+    (
+        UNIQUE,
+        "builds the index of a constraint under its lock",
+        "pipestate.ddl.create_index(..., unique=True), then ADD CONSTRAINT … USING INDEX",
     ),
     (
         NOT_NULL,
@@ -50,6 +61,14 @@ REWRITE = (
 OTHER = (
     "runs while the lock is held",
     "a revision of its own, and transaction_per_migration=True in env.py",
+)
+LATER = (
+    "keeps its lock while a later revision runs",
+    "transaction_per_migration=True in env.py: then each revision ends with its locks",
+)
+BEYOND = (
+    f"locks a table of which production has more than {MOST_SCALED:.0f} times the rows: its time there is a guess",
+    "rehearse on a clone with at least a tenth of production's rows",
 )
 FILE = ("locks the whole file until it is over", "smaller revisions, or a time when nobody writes")
 
@@ -90,17 +109,22 @@ def _source(revision: RevisionFelt) -> str:
 
 
 def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Iterator[Finding]:
-    if table.unbounded:
+    if table.bounded is False:
         yield _finding(table, table.taken_by, UNBOUNDED, Verdict.OVER)
-    elif (table.lock_timeout_ms or 0) > limit_ms:
+    elif table.patience_ms > limit_ms:
         yield _finding(table, table.taken_by, TOO_PATIENT, Verdict.OVER)
-    found = verdict(table.stall_ms, limit_ms)
+    found = verdict(table.stall_ms * (table.scale or 1.0), limit_ms)
     noise = table.stall_ms < noise_floor_ms and found is not Verdict.OVER
-    if found is not Verdict.WITHIN and not noise:
+    if table.scale is None and found is not Verdict.OVER:
+        if table.is_in_the_way:
+            yield _finding(table, table.taken_by, BEYOND, Verdict.UNKNOWN)
+    elif found is not Verdict.WITHIN and not noise:
         yield _finding(table, table.spent_by or table.taken_by, _cause(table), found)
 
 
 def _cause(table: TableFelt) -> tuple[str, str]:
+    if table.spent_by is not None and table.spent_by.revision != table.revision:
+        return LATER
     if table.rewritten:
         return REWRITE
     sql = table.spent_by.sql if table.spent_by else ""

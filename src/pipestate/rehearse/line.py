@@ -1,8 +1,10 @@
 """Connections that do not wait: one message at a time on each, many of them in one loop."""
 
+import json
+import os
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +61,18 @@ class Line:
             while not self.is_ready(wait_s=0.5):
                 pass
             return self.rows()
+
+    def refusal(self, message: str) -> str | None:
+        """Send a message, and say why the server refuses it; None where it does not."""
+        try:
+            self.send(message)
+            while not self.is_ready(wait_s=0.5):
+                pass
+        except psycopg2.Error as error:
+            if self.driver.closed or error.pgcode is None:
+                raise lost(self.url, error) from error
+            return str(error).strip().partition("\n")[0]
+        return None
 
     def rows(self) -> Rows:
         return list(self.cursor.fetchall()) if self.cursor.description else []
@@ -135,3 +149,18 @@ def run_tasks(tasks: Sequence[Task], more: Any, *, longest_s: float = 0.02) -> b
         if task.line in ready:
             task.poll()
     return more in ready
+
+
+def follow(told: Any, tasks: Sequence[Task], take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Run tasks until the child has nothing more to tell; `told` is the pipe on which it does, a message a line."""
+    os.set_blocking(told.fileno(), False)
+    rest = b""
+    while True:
+        if not run_tasks(tasks, told):
+            continue
+        read = told.read()
+        if read == b"":
+            return
+        *lines, rest = (rest + (read or b"")).split(b"\n")
+        for line in lines:
+            take(json.loads(line))

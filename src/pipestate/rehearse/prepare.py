@@ -17,6 +17,8 @@ COLUMNS = (
     "WHERE attrelid = 'pg_temp.pipestate_columns'::regclass AND attnum > 0 ORDER BY attnum"
 )
 
+NOT_ONE = "it is not one statement"
+
 Column = tuple[str, str]  # its name and its type
 
 
@@ -43,7 +45,7 @@ def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
 
 def _prepared(connection: Connection, statement: str) -> Prepared:
     if len(statements(tokens(statement, "postgresql"))) != 1:  # the second one would be run
-        return Prepared("it is not one statement")
+        return Prepared(NOT_ONE)
     try:
         _run(connection, "BEGIN")
         _run(connection, f"PREPARE pipestate_compat AS {statement}")

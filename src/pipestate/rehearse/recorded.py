@@ -26,21 +26,27 @@ def files_of(job: Job, position: Position, wanted: Sequence[str]) -> dict[str, s
     return hash_files({revision: job.chain.by_id[revision].path for revision in pending})
 
 
-def write_record(job: Job, made: Rehearsal, files: Mapping[str, str]) -> None:
-    """Write the result into production's ledger."""
+def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
+    """Choose what the ledger keeps of a rehearsal; what failed or would be a guess is not known."""
     failed = made.failure is not None
-    done = Rehearsed(
-        made.before,
-        made.after,
-        dict(files),
-        made.clone,
-        made.rows,
-        None if failed else round(made.longest_stall_ms, 1),
-        round(made.noise_ms, 1),
-        None if failed else not any(table.unbounded for table in made.tables),
-        made.exit_code == 0,
-        round(made.duration_ms, 1),
+    return Rehearsed(
+        revision=made.before,
+        target=made.after,
+        files=dict(files),
+        clone=made.clone,
+        ok=made.exit_code == 0,
+        duration_ms=round(made.duration_ms, 1),
+        rows=made.rows,
+        longest_stall_ms=None if failed or made.beyond else round(made.longest_stall_ms, 1),
+        noise_ms=round(made.noise_ms, 1),
+        bounded=None if failed else made.bounded,
+        tables={table.table: table.rows for table in made.tables},
+        scale=None if made.beyond else max((table.scale or 1.0 for table in made.tables), default=1.0),
     )
+
+
+def write_record(job: Job, done: Rehearsed) -> None:
+    """Write the result into production's ledger."""
     with db.writer(_production(job)) as connection:
         record_rehearsal(connection, done)
 

@@ -14,6 +14,8 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, Engine, event
 
+from pipestate.rehearse.statements import first_word
+
 Tell = Callable[..., None]
 
 # After these a look at the session's locks; where rows were read or written, only if it took some time. Not after
@@ -37,24 +39,25 @@ CHANGES = frozenset(
 )
 WRITES = frozenset(["UPDATE", "DELETE", "INSERT", "MERGE", "COPY", "WITH", "SELECT"])
 ENDS = frozenset(["COMMIT", "ROLLBACK", "END", "ABORT"])
-FIRST_WORD = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
 TO_SAVEPOINT = re.compile(r"(?i)\brollback\s+(work\s+|transaction\s+)?to\b")
 LONG_S = 0.005
 LONGEST_SQL = 4000
 
+# One row at least, for the lock_timeout: outside of a transaction the locks of a statement are gone when it is over.
 LOCKS = (
     "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
     "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
-    "FROM pg_catalog.pg_locks l WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND l.granted "
-    "AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
+    "FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid() "
+    "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
 )
 
 
 class Recorder:
     """Tells what each revision does, on whatever connections its env.py makes."""
 
-    def __init__(self, tell: Tell, versions: Sequence[Path]) -> None:
+    def __init__(self, tell: Tell, versions: Sequence[Path], wait: Callable[[], object] = str) -> None:
         self.tell = tell
+        self.wait = wait
         self.versions = [path.resolve() for path in versions]
         self.revision: str | None = None
         self._source: str | None = None
@@ -64,10 +67,11 @@ class Recorder:
         self._places: dict[str, bool] = {}
 
     def begin(self, step: RevisionStep) -> None:
-        """Tell that a revision begins."""
+        """Tell that a revision begins, and wait where somebody wants to be there first."""
         script: Any = step.revision
         self.revision, self._path = str(script.revision), str(script.path)
         self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())
+        self.wait()
 
     def before(self, *_: Any) -> None:
         """Note when a statement starts, and which line of a revision runs it."""
@@ -90,7 +94,7 @@ class Recorder:
             sql=statement[:LONGEST_SQL],
             start=start,
             end=end,
-            locks=[row[:3] for row in locks],
+            locks=[row[:3] for row in locks if row[0] is not None],
             lock_timeout_ms=locks[0][3] if locks else None,
         )
         if ends_transaction(statement):
@@ -143,16 +147,6 @@ class Recorder:
             path = Path(file).resolve()
             self._places[file] = any(path.is_relative_to(place) for place in self.versions)
         return self._places[file]
-
-
-def first_word(statement: str) -> str:
-    """Return the first word of a statement, behind comments, in capitals.
-
-    >>> first_word("/* why */ -- who\\n (select 1)"), first_word("")
-    ('SELECT', '')
-    """
-    found = FIRST_WORD.match(statement)
-    return found[1].upper() if found else ""
 
 
 def ends_transaction(statement: str) -> bool:

@@ -1,4 +1,7 @@
-"""Down again and up again: does a downgrade bring everything back, and can the upgrade be run once more?"""
+"""Down again and up again: does a downgrade bring everything back, and can the upgrade be run once more?
+
+The second upgrade meets patient readers: nothing is measured then.
+"""
 
 from collections.abc import Sequence
 
@@ -6,8 +9,10 @@ from pipestate.chain.position import Position
 from pipestate.errors import ConfigError
 from pipestate.rehearse.child_process import Step, run_child
 from pipestate.rehearse.contents import Contents, differences, read_contents
-from pipestate.rehearse.felt import Return
+from pipestate.rehearse.felt import Met, Return
 from pipestate.rehearse.job import Job
+from pipestate.rehearse.patient import Meetings, meet
+from pipestate.rehearse.readers import Asked
 
 
 def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
@@ -24,7 +29,9 @@ def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Ste
     )
 
 
-def come_back(job: Job, down: Step, up: Sequence[Step], before: Contents) -> Return:
+def come_back(
+    job: Job, down: Step, up: Sequence[Step], before: Contents, asked: Asked
+) -> tuple[tuple[Met, ...], Return]:
     """Take the revisions back and compare with before; apply them again and compare with the first time.
 
     The second time only the number of rows is compared: what an upgrade computes from the clock is another.
@@ -32,9 +39,16 @@ def come_back(job: Job, down: Step, up: Sequence[Step], before: Contents) -> Ret
     first = read_contents(job.clone)
     taken_back = run_child(job, [down])
     if taken_back.failure is not None:
-        return Return(failure=taken_back.failure)
+        return (), Return(failure=taken_back.failure)
     back = tuple(differences(before, read_contents(job.clone)))
-    repeated = run_child(job, up)
+    repeated = _repeat(job, up, asked)
     if repeated.failure is not None:
-        return Return(back, failure=repeated.failure)
-    return Return(back, tuple(differences(first, read_contents(job.clone), rows=False)))
+        return repeated.met, Return(back, failure=repeated.failure)
+    again = tuple(differences(first, read_contents(job.clone), rows=False))
+    return repeated.met, Return(back, again)
+
+
+def _repeat(job: Job, up: Sequence[Step], asked: Asked) -> Meetings:
+    if asked:
+        return meet(job, up, asked)
+    return Meetings((), run_child(job, up).failure)

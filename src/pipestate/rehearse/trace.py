@@ -3,7 +3,7 @@
 Times are `time.monotonic()`, which the two processes share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,13 @@ class Begun:
     at: float
 
 
+Begins = Callable[[Begun], None]  # is told each revision that begins
+
+
+def untold(begun: Begun) -> None:
+    """Take no notice of a revision that begins."""
+
+
 @dataclass(frozen=True, slots=True)
 class GateAsked:
     """A gate as a revision found it on the clone: its name, `open` or `closed`, and why it is closed."""
@@ -64,11 +71,12 @@ class GateAsked:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What stopped the child: a sentence, the line that ran, and the exit code that it would have."""
+    """What stopped the child: a sentence, the line that ran, the exit code that it would have, the server's code."""
 
     message: str
     source: str | None
     exit_code: int
+    sqlstate: str | None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +93,7 @@ class Trace:
     failure: Failure | None = None
     empty_at: float | None = None  # from here to the first revision, an empty one is measured
     done_at: float | None = None
+    begins: Begins = untold
 
     @property
     def is_empty(self) -> bool:
@@ -100,6 +109,7 @@ class Trace:
             self.statements.append(Statement(**values, locks=locks))
         elif what == "revision":
             self.begun.append(Begun(**values))
+            self.begins(self.begun[-1])
         elif what == "ended":
             self.ended.append((values["session"], values["at"]))
         elif what == "gate":

@@ -7,8 +7,6 @@
 - Some rows of each table that the migration writes to are looked at every 20 ms: is one of them locked?
 """
 
-import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from typing import Any
 from sqlalchemy import URL
 
 from pipestate.rehearse.clone import Table
-from pipestate.rehearse.line import Line, Rows, Task, run_tasks
+from pipestate.rehearse.line import Line, Rows, Task, follow
 from pipestate.rehearse.trace import Trace
 
 PROBED_TABLES = 16
@@ -104,7 +102,10 @@ class Watcher:
         percent = min(100.0, 100.0 * SAMPLED_ROWS * 10 / max(table.rows, 1))
         line = self._line()
         sample = SAMPLE.format(table=table.quoted, percent=percent, most=SAMPLED_ROWS)
-        places = ",".join(f'"{place}"' for (place,) in line.ask(sample)) if table.rows else ""
+        readable = (
+            table.rows > 0 and line.refusal(sample) is None
+        )  # the probes say why a table is closed to this role
+        places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
             line.ask(ROWS.format(table=table.quoted, places=places))
             task = Task(line, "EXECUTE pipestate_rows", LOOK_S, lambda *answer: None, paused=True)
@@ -161,22 +162,12 @@ class Watcher:
 
     def watch(self, told: Any) -> Seen:
         """Watch until the child has nothing more to tell; `told` is the pipe on which it does."""
-        os.set_blocking(told.fileno(), False)
         tasks = [self.look, *(task for each in self.probes.values() for task in each), *self.rows.values()]
-        rest = b""
-        while True:
-            if not run_tasks(tasks, told):
-                continue
-            read = told.read()
-            if read == b"":
-                break
-            *lines, rest = (rest + (read or b"")).split(b"\n")
-            for line in lines:
-                self.trace.take(json.loads(line))
-        self._finish(tasks)
+        follow(told, tasks, self.trace.take)
+        self._finish()
         return self.seen
 
-    def _finish(self, tasks: Sequence[Task]) -> None:
+    def _finish(self) -> None:
         now = time.monotonic()
         for oid in self.tables:
             self._take_rows(oid, [], now)
@@ -184,7 +175,6 @@ class Watcher:
             refused = [probe.ended for probe in probes if probe.ended and "does not exist" not in probe.ended]
             if refused:
                 self.seen.not_probed[self.tables[oid].name] = refused[0].partition("\n")[0]
-        del tasks
 
     def close(self) -> None:
         for line in self.lines:

@@ -1,6 +1,6 @@
 """What a look tells SQL of the revision files, so that `pipestate.rehearsed` knows which rehearsals are of these.
 
-Only where a check asks: a long chain makes a long setting. Unset, that view is empty, and nothing passes.
+Only where a check asks: a long chain makes a long setting. Unset, the views are empty, and nothing passes.
 """
 
 import json
@@ -14,13 +14,13 @@ from pipestate.runbook.model import Check
 from pipestate.verify.select import Asked
 
 SETTING = "pipestate.files"
-VIEW = "rehearsed"
+VIEWS = ("rehearsed", "compat")
 TELL = text(f"SELECT pg_catalog.set_config('{SETTING}', :files, true)")
 
 
 def reads_rehearsals(asked: Asked) -> bool:
-    """Say whether a check asks the view of rehearsals."""
-    return isinstance(asked.check, Check) and VIEW in asked.check.sql.lower()
+    """Say whether a check asks a view of rehearsals."""
+    return isinstance(asked.check, Check) and any(view in asked.check.sql.lower() for view in VIEWS)
 
 
 def files_as_json(paths: Mapping[str, Path]) -> str:

@@ -1,6 +1,7 @@
 """The history: newest first, in an order that does not depend on luck, with lines of other packages."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from bed import Database
 from moments import run_timed
 from pipestate.errors import ConfigError
 from pipestate.ledger.history import Entry, Source, Wanted, history
+from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
 
 NOW = datetime.now(UTC)
 
@@ -48,6 +50,26 @@ def test_it_is_newest_first_and_at_the_same_time_the_later_one_comes_first(fille
     ]
 
 
+def test_the_order_is_the_same_each_time_and_a_limit_cuts_it(ledger: Database) -> None:
+    """Everything at one moment: within a kind the later one comes first, whatever the limit leaves out."""
+    at = "'2026-01-20 10:00:00'" if ledger.is_sqlite else "'2026-01-20 10:00:00+00'"
+    for number in range(3):
+        ledger.run(
+            f"INSERT INTO pipestate.run (recorded_at, event, actor, reason) VALUES ({at}, 'purge', 'o', '{number}')",
+            "INSERT INTO pipestate.observation (observed_at, name, value, source, actor) "
+            f"VALUES ({at}, 'depth', {number}, 'probe', 'cron')",
+            "INSERT INTO pipestate.attestation (signed_at, runbook, phase, name, person) "
+            f"VALUES ({at}, 'orders', 'ready', 'backup{number}', 'dba')",
+        )
+    whole = read(ledger)
+    assert len(whole) == 9
+    for kind in ("purge", "observation", "sign-off"):
+        ids = [entry.id for entry in whole if entry.kind == kind]
+        assert ids == sorted(ids, reverse=True), kind
+    for limit in range(1, 10):
+        assert read(ledger, limit=limit) == whole[:limit]
+
+
 def test_times_have_their_zone(filled: Database) -> None:
     assert all(timedelta(0) < NOW - entry.at.astimezone(UTC) < timedelta(days=4) for entry in read(filled))
 
@@ -66,6 +88,34 @@ def test_times_have_their_zone(filled: Database) -> None:
 )
 def test_it_can_be_narrowed(filled: Database, wanted: dict[str, object], kinds: list[str]) -> None:
     assert [entry.kind for entry in read(filled, **wanted)] == kinds
+
+
+def test_rehearsals_say_what_was_found(ledger: Database) -> None:
+    """A longest wait, or why there is none; of compat, how many statements break."""
+    common: dict[str, Any] = {"revision": "b2", "files": {"c3": "x"}, "clone": "clone", "duration_ms": 1.0}
+    recorded = [
+        Rehearsed(**common, target="c3", ok=True, longest_stall_ms=412.0, bounded=True, scale=1.0),
+        Rehearsed(**common, target="c3", ok=False, longest_stall_ms=3.0, bounded=False, scale=1.0),
+        Rehearsed(**common, target="c3", ok=False, bounded=True),
+        Rehearsed(**common, target="b2", ok=False, scale=1.0),
+        Rehearsed(
+            **common, target="c3", ok=False, kind="compat", statements=7, broken=2, changed=1, unprepared=0
+        ),
+        Rehearsed(**common, target="b2", ok=False, kind="compat", statements=7, unprepared=0),
+    ]
+    with ledger.begin() as connection:
+        for each in recorded:
+            record_rehearsal(connection, each)
+    lines = sorted(read(ledger), key=lambda line: line.id)
+    assert [(line.kind, line.what) for line in lines] == [
+        ("rehearsal", "c3: longest wait 412 ms on clone"),
+        ("rehearsal", "c3: longest wait 3 ms, not bounded on clone"),
+        ("rehearsal", "c3: waits not known for so many rows on clone"),
+        ("rehearsal", "c3: failed on clone"),
+        ("compat", "c3: 2 of 7 statements would break, 1 return other columns on clone"),
+        ("compat", "c3: failed on clone"),
+    ]
+    assert len(read(ledger, kinds=frozenset({"compat"}))) == 2
 
 
 def test_an_unknown_event_is_refused_with_those_that_there_are(filled: Database) -> None:

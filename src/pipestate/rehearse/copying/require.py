@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pipestate.embedded import embedded_extensions, embedded_versions
 from pipestate.errors import ConfigError
-from pipestate.plural import many
+from pipestate.plural import many, size
 from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
-from pipestate.rehearse.copying.wanted import RECIPES, Wanted, spell_size
+from pipestate.rehearse.copying.wanted import RECIPES, Wanted
 
 ARCHIVE = "pipestate_archive"
 SHOWN = 3
@@ -52,7 +52,7 @@ def _version(found: Inventory) -> int:
 def _refuse_size(found: Inventory, wanted: Wanted) -> None:
     if not wanted.schema_only and found.bytes > wanted.max_bytes:
         raise ConfigError(
-            f"production is {spell_size(found.bytes)}, which is above --max-size ({spell_size(wanted.max_bytes)}): raise it, "
+            f"production is {size(found.bytes)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, "
             f"or {RECIPES}"
         )
 
@@ -89,7 +89,7 @@ def _refuse_full_disk(found: Inventory) -> None:
     free = shutil.disk_usage(place).free
     if found.bytes + min(found.bytes, LOG) > free:
         raise ConfigError(
-            f"production is {spell_size(found.bytes)}, and {place} has room for {spell_size(free)}, its log included: set TMPDIR "
+            f"production is {size(found.bytes)}, and {place} has room for {size(free)}, its log included: set TMPDIR "
             f"to a larger place, or {RECIPES}"
         )
 

@@ -1,0 +1,102 @@
+"""A copy of the clone beside it, for the run against a patient reader: made before the clone is migrated."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import URL, Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from pipestate import db
+from pipestate.drivers import message
+from pipestate.errors import Unreachable
+from pipestate.plural import size
+
+MOST_BYTES = 1 << 30  # a copy of more takes minutes and room that nobody was asked for
+PREFIX = "pipestate_rehearsal_"
+# Copying needs CREATEDB, and a source of one's own; before PostgreSQL 15 there is one way to copy.
+FACTS = text(
+    "SELECT current_database()::text AS name, pg_database_size(d.oid) AS bytes, "
+    "current_setting('server_version_num')::int >= 150000 AS has_strategies, "
+    "r.rolsuper OR (r.rolcreatedb AND (d.datistemplate OR pg_has_role(d.datdba, 'USAGE'))) AS may_copy "
+    "FROM pg_database d, pg_roles r WHERE d.datname = current_database() AND r.rolname = current_user"
+)
+# What ALTER DATABASE has set is not copied with it, and a lock_timeout may be among it. Lists are kept as they are
+# written, everything else is one value.
+SETTINGS = text(
+    "SELECT 'ALTER ' || CASE s.setrole WHEN 0 THEN '' ELSE format('ROLE %s IN ', s.setrole::regrole) END "
+    "|| format('DATABASE %I SET %I TO %s', CAST(:name AS text), split_part(c, '=', 1), CASE WHEN split_part(c, '=', 1) "
+    "IN ('search_path', 'temp_tablespaces', 'session_preload_libraries', 'local_preload_libraries') "
+    "THEN substr(c, strpos(c, '=') + 1) ELSE quote_literal(substr(c, strpos(c, '=') + 1)) END) "
+    "FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS c "
+    "WHERE s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND s.setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = current_user))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A copy, or why there is none."""
+
+    url: URL | None
+    why_not: str | None = None
+
+
+@contextmanager
+def twin_of(clone: URL) -> Iterator[Twin]:
+    """Copy the clone on its own server, where the role may; drop the copy at the end."""
+    name = f"{PREFIX}{secrets.token_hex(6)}"
+    with _alone(clone) as connection:
+        facts = connection.execute(FACTS).one()
+        why_not = _why_not(facts) or _copy(connection, facts, name)
+    if why_not is not None:
+        yield Twin(None, why_not)
+        return
+    try:
+        yield Twin(clone.set(database=name))
+    finally:
+        _drop(clone, name)
+
+
+def _why_not(facts: Any) -> str | None:
+    if not facts.may_copy:
+        return "the role may not create databases"
+    return f"the clone has more than {size(MOST_BYTES)}" if facts.bytes > MOST_BYTES else None
+
+
+def _copy(connection: Connection, facts: Any, name: str) -> str | None:
+    """Make the copy; say why, where the server refuses it. Ctrl-C leaves none.
+
+    Files are copied, and on the disk when that is over; a log of them would be written out beside the rehearsal.
+    """
+    source = connection.dialect.identifier_preparer.quote(facts.name)
+    strategy = " STRATEGY FILE_COPY" if facts.has_strategies else ""
+    try:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {source}{strategy}")
+        for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    except (DBAPIError, KeyboardInterrupt) as error:
+        connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name}")
+        if not isinstance(error, DBAPIError):
+            raise
+        return f"the clone could not be copied: {message(error).partition(chr(10))[0]}"
+    return None
+
+
+def _drop(clone: URL, name: str) -> None:
+    try:
+        with _alone(clone) as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    except Unreachable as error:
+        raise Unreachable(
+            f"the copy {name} of the clone could not be dropped, so drop it: {error}"
+        ) from error
+
+
+@contextmanager
+def _alone(clone: URL) -> Iterator[Connection]:
+    """A connection to the clone itself: whoever is alone there may copy it."""
+    with db.reachable(clone), db.engine_for(clone).connect() as plain:
+        yield plain.execution_options(isolation_level="AUTOCOMMIT")

@@ -1,0 +1,74 @@
+"""A copy of the clone: with its settings, gone at the end, and said where there can be none."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import URL, text
+
+from bed import Database, Postgres
+from pipestate.rehearse import twin
+from pipestate.rehearse.twin import PREFIX, twin_of
+
+
+def is_there(database: Database, name: object) -> object:
+    return database.value(f"SELECT count(*) FROM pg_database WHERE datname = '{name}'")
+
+
+@pytest.fixture
+def role(postgres: Postgres, pg: Database) -> Iterator[str]:
+    """A role that owns the database, and may create none."""
+    name = f"owner_{pg.url.database}"
+    admin = Database(postgres.admin)
+    admin.run(f"CREATE ROLE {name} LOGIN", f"ALTER DATABASE {pg.url.database} OWNER TO {name}")
+    yield name
+    admin.run(f"ALTER DATABASE {pg.url.database} OWNER TO postgres", f"DROP ROLE {name}")
+
+
+def test_it_has_the_rows_and_the_settings_and_is_gone_at_the_end(pg: Database) -> None:
+    name = pg.url.database
+    pg.run(
+        "CREATE TABLE orders AS SELECT 1 AS id",
+        f"ALTER DATABASE {name} SET lock_timeout = '3s'",
+        f'ALTER DATABASE {name} SET search_path = "$user", public, other',
+        f"ALTER ROLE postgres IN DATABASE {name} SET work_mem = '5MB'",
+    )
+    with twin_of(pg.url) as copy:
+        assert copy.url is not None
+        found = Database(copy.url)
+        assert found.value("SELECT id FROM orders") == 1
+        settings = [found.value(f"SHOW {name}") for name in ("lock_timeout", "search_path", "work_mem")]
+        assert settings == ["3s", '"$user", public, other', "5MB"]
+    assert is_there(pg, copy.url.database) == 0
+
+
+def test_it_is_gone_after_an_error_too_and_ends_who_is_connected(pg: Database) -> None:
+    def interrupted(copy: URL) -> None:
+        names.append(copy.database)
+        with Database(copy).connect() as somebody:
+            somebody.exec_driver_sql("SELECT 1")
+            raise KeyboardInterrupt
+
+    names: list[str | None] = []
+    with pytest.raises(KeyboardInterrupt), twin_of(pg.url) as copy:
+        interrupted(copy.url or pg.url)
+    assert is_there(pg, names[0]) == 0
+
+
+def test_a_role_that_may_not_create_databases_is_told(pg: Database, role: str) -> None:
+    with twin_of(pg.url.set(username=role)) as copy:
+        assert (copy.url, copy.why_not) == (None, "the role may not create databases")
+
+
+def test_a_large_clone_is_not_copied(pg: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twin, "MOST_BYTES", 1 << 20)
+    with twin_of(pg.url) as copy:
+        assert (copy.url, copy.why_not) == (None, "the clone has more than 1 MB")
+
+
+def test_a_copy_without_the_settings_is_none(pg: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twin, "SETTINGS", text("SELECT 'ALTER DATABASE ' || :name || ' SET no_such TO 1'"))
+    monkeypatch.setattr("secrets.token_hex", lambda _: pg.url.database)
+    with twin_of(pg.url) as copy:
+        assert copy.url is None
+        assert "the clone could not be copied: unrecognized configuration parameter" in str(copy.why_not)
+    assert is_there(pg, f"{PREFIX}{pg.url.database}") == 0

@@ -1,0 +1,110 @@
+"""What a rehearsal looks like: within its width on a terminal, and harmless in a comment."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from markdown_it import MarkdownIt
+
+from felts import made_statement, made_table
+from pipestate.rehearse.compat import Compat, Told
+from pipestate.rehearse.felt import Finding, Met, PhaseAsked, Rehearsal, Return, RevisionFelt, Verdict
+from pipestate.rehearse.statements import Reason
+from pipestate.rehearse.trace import Failure, GateAsked
+from pipestate.render.compat import compat_as_lines, compat_as_markdown
+from pipestate.render.rehearse import rehearsal_as_lines
+from pipestate.render.rehearse_markdown import rehearsal_as_markdown
+from pipestate.verify.report import Gate, PhaseReport
+
+HOSTILE = "a|b <img src=x> `c` @team [d](http://e)\n# f \x1b[31m ::error::g"
+
+
+def made(name: str = "orders", **overrides: object) -> Rehearsal:
+    """A rehearsal over its limit, with something of everything in it."""
+    tables = (
+        made_table(
+            "ALTER TABLE orders ADD COLUMN b2 integer", table=name, met=Met("b2", name, False, 2003.0)
+        ),
+        made_table(table="lines", writer_ms=3.0, rows=10, production_rows=45),
+        made_table(table="parts", writer_ms=None, reader_ms=None, rows_ms=None, rows=1, production_rows=99),
+    )
+    gates = (GateAsked("b2", "shop/ready", "closed", ("approved",)),)
+    revision = RevisionFelt("b2", "versions/b2.py", 2000.0, tables, gates, made_statement("SELECT 1"))
+    found = Rehearsal("postgresql://clone", "postgresql 18.4", "a1", "c3", 2100.0, 10.0, (revision,))
+    phase = PhaseReport("ready", Gate.CLOSED, (), ())
+    return replace(
+        found,
+        revisions=(revision, RevisionFelt("c3", "versions/c3.py", 5.0)),
+        phases=(PhaseAsked("shop/ready", phase, replace(phase, gate=Gate.PAST)),),
+        findings=(Finding("b2", name, "versions/b2.py:7", "waits", "do not wait", Verdict.OVER),),
+        limit_ms=500.0,
+        returned=Return((f"table {name} is gone",)),
+        not_probed={"parts": "too many tables"},
+        **overrides,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_every_line_fits_and_says_what_is_certain_what_is_guessed_and_what_nobody_knows(width: int) -> None:
+    lines = list(rehearsal_as_lines(made(), width))
+    assert [line for line in lines if len(line) > width] == []
+    said = " ".join(" ".join(lines).split())
+    for sentence in (
+        "waiting for it is not bounded (tried: it still waited after 2.0 s)",
+        "waiting for it is bounded (read from lock_timeout: 200 ms)",
+        "lines 10 rows, 8 kB; in production 45 rows: estimates × 4.5",
+        "held 9.0 s (2.0 s here); a writer: noise",
+        "in production 99 rows: more than 10 × is a guess",
+        "held 2.0 s here, unknown in production; a writer not measured",
+        "Gate shop/ready: closed before, past after",
+        "over: b2, versions/b2.py:7: orders: it waits. Instead: do not wait",
+        "Over the limit: the longest wait is 2.0 s, the limit is 500 ms.",
+    ):
+        assert sentence in said
+
+
+def test_a_clone_that_could_not_be_copied_is_said() -> None:
+    lines = " ".join(rehearsal_as_lines(made(not_tried="the role may not create databases")))
+    assert "No patient reader was met (the role may not create databases)" in " ".join(lines.split())
+
+
+def test_markdown_has_the_table_the_findings_and_the_gates() -> None:
+    text = rehearsal_as_markdown(made())
+    assert text.startswith("### ❌ pipestate rehearse: Over the limit: ")
+    assert "| **not bounded (tried: it still waited after 2.0 s)** |" in text
+    assert "- ❌ **over**: b2, `versions/b2.py:7`, orders: it waits. Instead: do not wait." in text
+    assert "| shop/ready | closed | past |" in text
+    assert "nobody waits for a table that was there before" in text
+    html = MarkdownIt().enable("table").render(text)
+    assert html.count("<table>") == 2
+
+
+def test_hostile_text_stays_text_in_markdown() -> None:
+    failure = Failure(HOSTILE, None, 1)
+    statement = Told(HOSTILE, HOSTILE, "b2", HOSTILE)
+    comments = (
+        rehearsal_as_markdown(made(HOSTILE, failure=failure, not_tried=HOSTILE)),
+        compat_as_markdown(Compat(HOSTILE, "a1", "b2", 2, (statement,), (), (statement,), failure)),
+    )
+    for text in comments:
+        html = MarkdownIt().enable("table").render(text)
+        assert "<img" not in html
+        assert "<a " not in html
+        assert "<h1>" not in html
+        assert "@team" not in re.sub("<code>.*?</code>", "", html)  # in code nobody is mentioned
+        assert "\x1b" not in text
+        assert "\n::error" not in text
+
+
+def test_statements_that_cannot_be_prepared_are_listed_by_reason() -> None:
+    unprepared = [Told("VACUUM orders", "syntax error", reason=Reason.UTILITY) for _ in range(12)]
+    unprepared.append(Told("SELECT * FROM nowhere", "no such table", reason=Reason.REFUSED))
+    found = Compat("clone", "a1", "b2", 20, (), (), tuple(unprepared))
+    lines = list(compat_as_lines(found))
+    assert lines[0] == "not prepared, a command that cannot be prepared: 12"
+    assert lines[1:11] == ["  VACUUM orders"] * 10
+    assert lines[11] == "  and 2 more; --json shows them"
+    assert lines[12:14] == [
+        "not prepared, the server does not understand it today: 1",
+        "  SELECT * FROM nowhere",
+    ]
