@@ -15,7 +15,7 @@ from moments import run_timed
 from pipestate.chain.calls import Calls
 from pipestate.ledger.install import install
 from pipestate.ledger.record import record_event
-from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
+from pipestate.ledger.rehearsals import COMPAT, Rehearsed, record_rehearsal
 from pipestate.ledger.tables import ledger_on
 from pipestate.report.gather import gather
 from pipestate.report.page import render_page
@@ -71,9 +71,10 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 2 AS x")))
     with ledger.begin() as connection:
         record_event(connection, event="purge", reason="archive of last year", revision="a1")
-        record_rehearsal(
-            connection, Rehearsed(None, "b", {"a1": "0"}, "clone", 1234567, 12.5, 1, True, True, 5)
-        )
+        known = {"revision": None, "target": "b", "files": {"a1": "0"}, "clone": "clone", "duration_ms": 5}
+        felt = {"rows": 1234567, "longest_stall_ms": 12.5, "noise_ms": 1, "bounded": True}
+        record_rehearsal(connection, Rehearsed(**known, **felt, ok=True))  # type: ignore[arg-type]
+        record_rehearsal(connection, Rehearsed(**known, kind=COMPAT, statements=7, ok=True))  # type: ignore[arg-type]
     run_timed(
         ledger,
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate, reason, revision) "
