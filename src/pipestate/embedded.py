@@ -1,4 +1,4 @@
-"""Real servers out of wheels, for the demo and for tests: PostgreSQL (extra `embedded`), Redis (`demo`)."""
+"""Real servers out of wheels, for the demo, clones and tests: PostgreSQL (extra `embedded`), Redis (`demo`)."""
 
 import importlib.util
 import shutil

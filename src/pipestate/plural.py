@@ -21,9 +21,11 @@ def duration(ms: float) -> str:
 def size(count: int) -> str:
     """Write a number of bytes as people do.
 
-    >>> size(8192), size(65_000_000), size(1 << 30)
-    ('8 kB', '61 MB', '1 GB')
+    >>> size(8192), size(65_000_000), size(1 << 30), size(11 << 30 | 1 << 29)
+    ('8 kB', '61 MB', '1 GB', '11.5 GB')
     """
     if count < 1 << 20:
         return f"{count >> 10} kB"
-    return f"{count >> 20:,} MB" if count < 1 << 30 else f"{count >> 30:,} GB"
+    if count < 1 << 30:
+        return f"{count >> 20:,} MB"
+    return f"{count / (1 << 30):,.1f}".removesuffix(".0") + " GB"

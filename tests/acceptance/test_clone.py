@@ -3,25 +3,33 @@
 import json
 import re
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from attacks.project import Project, lay_out
-from bed import Database
+from bed import Database, memory
 from pipestate.config import parse_url
 
 CLONES = "pipestate-clone-*"
 
 
 @pytest.fixture
-def project(pg: Database, tmp_path: Path) -> Project:
+def place() -> Iterator[str]:
+    """Where clones lie: a short path, for their socket."""
+    with tempfile.TemporaryDirectory(prefix="c-", dir=memory()) as directory:
+        yield directory
+
+
+@pytest.fixture
+def project(pg: Database, tmp_path: Path, place: str) -> Project:
     made = lay_out("shop", tmp_path / "project", pg)
     assert made.alembic("upgrade", "b2").returncode == 0
     pg.run("INSERT INTO order_log VALUES (1, 'x')")
-    (tmp_path / "t").mkdir()
-    made.environment["TMPDIR"] = str(tmp_path / "t")
+    made.environment["TMPDIR"] = place
     return made
 
 
@@ -96,6 +104,11 @@ def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",
         ("--clone", "--to", "b2"): "is at b2, so no clone was made",
     }
+    long = Path(project.environment["TMPDIR"]) / ("long" * 20)
+    long.mkdir()
+    done = project.pipestate("rehearse", "--clone", TMPDIR=str(long))
+    assert (done.returncode, list(long.iterdir())) == (2, [])
+    assert "is too long for a socket in it: set TMPDIR to a shorter one" in done.stderr
     for options, sentence in said.items():
         done = project.pipestate("rehearse", *options)
         assert (done.returncode, done.stdout) == (2, ""), options

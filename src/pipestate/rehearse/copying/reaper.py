@@ -17,9 +17,13 @@ PATIENCE = 100
 
 
 def main(directory: Path) -> None:
-    """Wait for the end of stdin; then, unless it said to keep it, end the server in the directory and remove that."""
-    if sys.stdin.buffer.read() == KEEP or not directory.exists():
-        return
+    """Wait for the end of stdin; then clear the directory, unless the parent said to keep it."""
+    if sys.stdin.buffer.read() != KEEP:
+        clear(directory)
+
+
+def clear(directory: Path) -> None:
+    """End the server that may run in the directory, and remove that."""
     for attempt in range(PATIENCE):
         if not _end_server(directory, signal.SIGQUIT if attempt else signal.SIGINT):
             break

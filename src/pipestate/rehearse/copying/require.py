@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from pipestate.embedded import embedded_extensions, embedded_versions
 from pipestate.errors import ConfigError
-from pipestate.plural import many
+from pipestate.plural import many, size
 from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
-from pipestate.rehearse.copying.wanted import RECIPES, Wanted, spell_size
+from pipestate.rehearse.copying.wanted import RECIPES, Wanted
 
 ARCHIVE = "pipestate_archive"
 SHOWN = 3
+LOG = 2**30
 
 
 def require_copyable(found: Inventory, wanted: Wanted) -> int:
@@ -51,7 +52,7 @@ def _version(found: Inventory) -> int:
 def _refuse_size(found: Inventory, wanted: Wanted) -> None:
     if not wanted.schema_only and found.bytes > wanted.max_bytes:
         raise ConfigError(
-            f"production is {spell_size(found.bytes)}, which is above --max-size ({spell_size(wanted.max_bytes)}): raise it, "
+            f"production is {size(found.bytes)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, "
             f"or {RECIPES}"
         )
 
@@ -83,12 +84,13 @@ def _refuse_hidden_rows(found: Inventory) -> None:
 
 
 def _refuse_full_disk(found: Inventory) -> None:
+    """Refuse what will not fit: the clone's log needs room, too, up to its `max_wal_size`."""
     place = tempfile.gettempdir()
     free = shutil.disk_usage(place).free
-    if found.bytes > free:
+    if found.bytes + min(found.bytes, LOG) > free:
         raise ConfigError(
-            f"production is {spell_size(found.bytes)}, and {place} has room for {spell_size(free)}: set TMPDIR to a larger place, "
-            f"or {RECIPES}"
+            f"production is {size(found.bytes)}, and {place} has room for {size(free)}, its log included: set TMPDIR "
+            f"to a larger place, or {RECIPES}"
         )
 
 

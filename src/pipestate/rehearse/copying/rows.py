@@ -4,8 +4,10 @@ Two threads wait for the two servers; the main thread waits for them, where Ctrl
 """
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +61,7 @@ def copy_table(
 def _stream(source: Any, out: str, clone: Any, into: str, on_bytes: Callable[[int], None]) -> int:
     reading, writing = os.pipe()
     taken = Taken(reading)
-    with blocking(), ThreadPoolExecutor(2) as threads:
+    with _hearing() as heard, blocking(), ThreadPoolExecutor(2) as threads:
         sent = threads.submit(_send, source, out, writing)
         took = threads.submit(_take, clone, into, taken)
         try:
@@ -70,7 +72,7 @@ def _stream(source: Any, out: str, clone: Any, into: str, on_bytes: Callable[[in
             for driver in (source, clone):
                 driver.cancel()
             raise
-    return _result(sent, took)
+    return _result(sent, took, heard)
 
 
 def _send(source: Any, statement: str, descriptor: int) -> None:
@@ -87,12 +89,24 @@ def _take(clone: Any, statement: str, taken: Taken) -> int:
         os.close(taken.descriptor)
 
 
-def _result(sent: "Future[None]", took: "Future[int]") -> int:
+def _result(sent: "Future[None]", took: "Future[int]", heard: list[BaseException]) -> int:
     """Raise what went wrong first: a clone that fails closes the pipe, and so ends the other side, too."""
     failed = took.exception()
     if failed is not None:
-        raise CloneFailed from failed
+        raise CloneFailed from (heard[0] if heard else failed)
     failed = sent.exception()
     if failed is not None:
         raise SourceFailed from failed
     return took.result()
+
+
+@contextmanager
+def _hearing() -> Iterator[list[BaseException]]:
+    """Collect the errors that psycopg2 prints instead of raising: of a server that says why it ends, the why."""
+    heard: list[BaseException] = []
+    hook = sys.excepthook
+    sys.excepthook = lambda _kind, error, _trace: heard.append(error.__cause__ or error)
+    try:
+        yield heard
+    finally:
+        sys.excepthook = hook

@@ -18,18 +18,6 @@ class Wanted:
     keep: bool = False
 
 
-def spell_size(count: int) -> str:
-    """Write a number of bytes as people do.
-
-    >>> spell_size(10 * 2**30), spell_size(1_600_000), spell_size(7)
-    ('10 GB', '1.5 MB', '7 bytes')
-    """
-    for unit, factor in reversed(UNITS.items()):
-        if count >= factor:
-            return f"{count / factor:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{count} bytes"
-
-
 def read_size(text: str) -> int:
     """Read a size such as `500MB` or `10GB`.
 

@@ -119,7 +119,7 @@ def refuses(reader: Database, wanted: Wanted = ALL) -> str:
 
 def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: Copied) -> None:
     production, reader = copied.production, copied.reader
-    assert "above --max-size (1 KB): raise it, or give --on a clone" in refuses(reader, Wanted(2**10))
+    assert "above --max-size (1 kB): raise it, or give --on a clone" in refuses(reader, Wanted(2**10))
     role = reader.url.username
     production.run("ALTER TABLE kinds ENABLE ROW LEVEL SECURITY")
     assert f"row security hides rows of kinds from the role {role}" in refuses(reader)
