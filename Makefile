@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lowest lint format long matrix faults browser screens rendered picture pictures bench clean
+.PHONY: help demo test lowest lint format long matrix faults browser screens rendered picture pictures bench scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,11 @@ pictures: $(READY) ## write the pictures of report and status anew (needs Chromi
 
 bench: $(READY) ## run every benchmark; each prints its ratio (takes minutes)
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+scale: $(READY) ## measure verify and the contract up to ten million rows, into docs/scale.md (takes hours)
+	$(BIN)/python benchmarks/verify.py --json benchmarks/scale_verify.json $(ARGS)
+	$(BIN)/python benchmarks/writer_stall.py --only contract --sites 10000000 --rounds 1 --json benchmarks/scale_contract.json
+	$(BIN)/python benchmarks/_scale_page.py benchmarks/scale_verify.json benchmarks/scale_contract.json
 
 clean: ## remove the virtual environment and what builds leave behind
 	rm -rf $(VENV) $(LOWEST) dist build .mypy_cache .ruff_cache

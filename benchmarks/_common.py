@@ -47,6 +47,17 @@ def upgrade(database: URL, revision: str) -> None:
     run(command, {"PIPESTATE_DATABASE_URL": plain(database)})
 
 
+def downgrade(database: URL, revision: str) -> None:
+    run([sys.executable, "-m", "alembic", "downgrade", revision], {"PIPESTATE_DATABASE_URL": plain(database)})
+
+
+def server_version(server: URL) -> str:
+    """Say `18.4`."""
+    with closing(psycopg2.connect(plain(server))) as connection:
+        version = str(connection.server_version)
+    return f"{version[:-4]}.{int(version[-4:])}"
+
+
 def psql(database: URL, statements: list[str]) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
         script.write("".join(f"{statement};\n" for statement in statements))

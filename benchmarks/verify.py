@@ -1,87 +1,130 @@
-"""How long `pipestate verify` takes, beside what people would type otherwise.
+"""How long `pipestate verify` takes, beside what people would type otherwise, and what it grows with.
 
-- On a small database the whole process, beside `alembic current`: interpreter, imports, connection.
-- On two million sites all default runbooks with `--jobs 2`, beside the same SQL in psql, one statement
-  after the other in one session. Checks that fail run their evidence as well; psql does not.
-
+- 300 sites: the whole process, beside `alembic current`: interpreter, imports, connection.
 - 500 checks on an empty table, the whole process.
+- 10⁴ to 10⁷ rows in each table: the whole process, beside the source documents' own queries through psql
+  (`_source_queries.sql`); with `--jobs 2` beside without; its memory; and each check by itself. A run that grows
+  with the rows has a check that reads them: the table by check says which.
 
-Interleaved in one run; each figure is the median.
+All sizes are built first and then measured in turn; each figure is the median. Ten million rows need 17 GB of disk
+and most of an hour.
 
-    python benchmarks/verify.py --rounds 7
+    python benchmarks/verify.py --sizes 10000,100000 --json scale.json
 """
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import URL
 
-from _common import LEGACY, execute, plain, psql, run, upgrade
-from pipestate.chain.project import Named, find_project
-from pipestate.chain.read import read_chain
-from pipestate.chain.version_table import locator
-from pipestate.embedded import embedded_server
-from pipestate.runbook.find import find_runbooks
-from pipestate.runbook.model import Check
-from pipestate.verify.select import ask, find_phases
-from pipestate.verify.signoff import signoff_check
+from _common import LEGACY, execute, plain, server_version, upgrade
+from _figures import Figures, Goal, goals, show
+from _large import PATIENT, build, refuse_a_full_disk
+from _process import Run, machine, timed_run
+from pipestate.embedded import embedded_binaries, embedded_server
 
-MOST_OF_CURRENT, MOST_OF_PSQL = 1.5, 1.0
-AT_WORK = (
-    "UPDATE sites SET current_stage = 'completed', updated_at = now(), started_at = now(), "
-    "ocr_total = 1, ocr_completed = 1",
-    "VACUUM ANALYZE sites",
-)
+QUERIES = Path(__file__).parent / "_source_queries.sql"
+MOST_OF_CURRENT = 1.5
+FEW_ROUNDS = 3  # of what takes long, and is only there to be compared with
 
 
-def timed(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+@dataclass
+class Size:
+    """What was measured on a database of that many rows: seconds, megabytes, and milliseconds by check."""
+
+    rows: int
+    database: URL
+    verify: list[Run] = field(default_factory=list)
+    with_jobs: list[Run] = field(default_factory=list)
+    queries: list[Run] = field(default_factory=list)
+    checks: dict[str, list[float]] = field(default_factory=dict)
+
+    def figures(self) -> Figures:
+        return Figures(
+            self.rows,
+            _median(run.seconds for run in self.verify),
+            _median(run.seconds for run in self.with_jobs),
+            _median(run.seconds for run in self.queries),
+            _median(run.megabytes for run in self.verify),
+            {name: _median(times) for name, times in self.checks.items()},
+        )
 
 
-def interleaved(rounds: int, ours: Callable[[], None], theirs: Callable[[], None]) -> tuple[float, float]:
-    for warm_up in (ours, theirs):
-        warm_up()
-    pairs = [(timed(ours), timed(theirs)) for _ in range(rounds)]
-    first, second = zip(*pairs, strict=True)
-    return statistics.median(first), statistics.median(second)
+def _median(values: Iterable[float]) -> float:
+    return round(statistics.median(values), 4)
 
 
-def command(program: str, url: URL, *arguments: str, codes: tuple[int, ...] = (0,)) -> Callable[[], None]:
-    line = [sys.executable, "-m", program, *arguments]
-    return lambda: run(line, {"PIPESTATE_DATABASE_URL": plain(url)}, codes=codes)
+# --- Programs --------------------------------------------------------------------------------------
 
 
-def same_sql(url: URL) -> list[str]:
-    """The checks that apply, as the runbooks have them."""
-    from sqlalchemy import create_engine
-
-    project = find_project(Named(shipped=True))
-    with create_engine(url).connect() as connection:
-        position = locator(project, read_chain(project))(connection)
-    asked = [
-        each
-        for runbook, phase in find_phases(find_runbooks([], project.runbooks), None)
-        for each in ask(runbook, phase, position, "postgresql")
-        if each.skipped is None
-    ]
-    checks = [
-        each.check
-        if isinstance(each.check, Check)
-        else signoff_check(each.check, "postgresql", runbook=each.runbook.name, phase=each.phase.name)
-        for each in asked
-    ]
-    return [check.sql for check in checks]
+def pipestate(database: URL, *arguments: str) -> Run:
+    return _program(database, [sys.executable, "-m", "pipestate", "verify", "--json", *arguments])
 
 
-def five_hundred(url: URL) -> bool:
+def alembic_current(database: URL) -> Run:
+    return _program(database, [sys.executable, "-m", "alembic", "current"])
+
+
+def source_queries(database: URL) -> Run:
+    options = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(QUERIES), plain(database)]
+    return _program(database, [str(embedded_binaries() / "psql"), *options])
+
+
+def _program(database: URL, command: list[str]) -> Run:
+    run = timed_run(command, {"PIPESTATE_DATABASE_URL": plain(database)})
+    if run.code not in (0, 1):
+        sys.exit(f"{' '.join(command[:4])} exited with {run.code}:\n{run.output}")
+    return run
+
+
+# --- Measuring -------------------------------------------------------------------------------------
+
+
+def measure_sizes(sizes: Sequence[Size], rounds: int) -> None:
+    """In turn, so that what slows the machine down slows all of them; the first turn warms up."""
+    for turn in range(rounds + 1):
+        for size in sizes:
+            verify, with_jobs = pipestate(size.database), pipestate(size.database, "--jobs", "2")
+            other = pipestate(size.database, "queue-cutover")
+            if turn == 0:
+                continue
+            size.verify.append(verify)
+            size.with_jobs.append(with_jobs)
+            for run in (verify, other):
+                note_checks(size, json.loads(run.output))
+            if turn <= FEW_ROUNDS:
+                size.queries.append(source_queries(size.database))
+
+
+def note_checks(size: Size, report: dict[str, Any]) -> None:
+    for runbook in report["runbooks"]:
+        for phase in runbook["phases"]:
+            for check in phase["checks"]:
+                if check["outcome"] != "skipped":
+                    name = f"{runbook['name']}/{phase['name']}/{check['id']}"
+                    size.checks.setdefault(name, []).append(check["duration_ms"])
+
+
+def beside_current(server: URL, rounds: int) -> Goal:
+    small = server.set(database="small")
+    execute(server, "CREATE DATABASE small")
+    execute(small, *LEGACY, sites=300)
+    upgrade(small, "0005")
+    pairs = [(pipestate(small).seconds, alembic_current(small).seconds) for _ in range(rounds + 1)][1:]
+    ours, theirs = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return Goal("300 sites, beside `alembic current`", ours / theirs, MOST_OF_CURRENT)
+
+
+def five_hundred(server: URL) -> Goal:
     """500 checks on an empty table, the whole process."""
-    execute(url, "CREATE TABLE empty_table (n int)")
+    execute(server, "CREATE TABLE empty_table (n int)")
     blocks = "\n".join(
         f"```sql\n-- check: c{n}\n-- require: x = 0\nSELECT count(*) AS x FROM empty_table WHERE {n} >= 0;\n```\n"
         for n in range(500)
@@ -92,50 +135,35 @@ def five_hundred(url: URL) -> bool:
     with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
         file.write(page)
         file.flush()
-        seconds = timed(command("pipestate", url, "verify", file.name, "--json"))
-    print(
-        f"{'500 checks on an empty table':<44}{seconds * 1e3:>9.0f} ms{'':>12}   at most 5000 ms {'ok' if seconds < 5 else 'MISSED'}"
-    )
-    return seconds < 5
-
-
-def report(name: str, ours: float, theirs: float, most: float) -> bool:
-    ok = ours <= theirs * most
-    print(
-        f"{name:<44}{ours * 1e3:>9.0f} ms{theirs * 1e3:>9.0f} ms   ratio {ours / theirs:.2f} (at most {most}) {'ok' if ok else 'MISSED'}"
-    )
-    return ok
+        return Goal("500 checks on an empty table, seconds", pipestate(server, file.name).seconds, 5.0)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sites", type=int, default=2_000_000)
+    parser.add_argument("--sizes", default="10000,100000,1000000,10000000", help="rows of each table")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path, metavar="F", help="write the figures there")
     options = parser.parse_args()
+    rows = sorted(int(size) for size in options.sizes.split(","))
+    refuse_a_full_disk(sum(rows))
     with embedded_server() as server:
-        small, large = server.set(database="small"), server.set(database="large")
-        for database, sites in ((small, 300), (large, options.sites)):
-            execute(server, f"CREATE DATABASE {database.database}")
-            execute(database, *LEGACY, sites=sites)
-            upgrade(database, "0005")
-            execute(database, *AT_WORK)
-        print(f"{'':<44}{'verify':>12}{'beside':>12}", flush=True)
-        verify = ("verify", "--json")
-        process = interleaved(
-            options.rounds,
-            command("pipestate", small, *verify, codes=(1,)),
-            command("alembic", small, "current"),
-        )
-        good = report("300 sites, beside `alembic current`", *process, MOST_OF_CURRENT)
-        good &= five_hundred(small)
-        statements = same_sql(large)
-        rows = interleaved(
-            options.rounds,
-            command("pipestate", large, *verify, "--jobs", "2", codes=(1,)),
-            lambda: psql(large, statements),
-        )
-        good &= report(f"{options.sites:,} sites, {len(statements)} checks, beside psql", *rows, MOST_OF_PSQL)
-    return 0 if good else 1
+        about = machine(server_version(server))
+        execute(server, *PATIENT)
+        wanted = [beside_current(server, options.rounds), five_hundred(server)]
+        sizes = [Size(each, build(server, each)) for each in rows]
+        measure_sizes(sizes, options.rounds)
+    figures = [size.figures() for size in sizes]
+    wanted += goals(figures)
+    show(figures)
+    print("", *wanted, sep="\n")
+    if options.json:
+        written = {
+            "machine": about,
+            "sizes": [asdict(each) for each in figures],
+            "goals": [asdict(goal) for goal in wanted],
+        }
+        options.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(goal.ok for goal in wanted) else 1
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import pytest
 
 from bed import Database
 from contracted import Contracted, lay_out
-from pipestate.ddl.postgresql import block, columns_return
+from pipestate.ddl import sql
+from pipestate.ddl.postgresql import columns_return
+from pipestate.ddl.postgresql.block import run_block
 
 TABLE = (
     "CREATE TABLE t (id int PRIMARY KEY, x int)",
@@ -39,6 +41,20 @@ def test_a_rule_is_validated_when_the_lock_is_gone(pg: Database, tmp_path: Path,
     assert pg.rows(VALIDATED) == []
     project.downgrade()
     assert pg.rows(VALIDATED) == [("c", True)]
+
+
+def test_indexes_are_built_while_writers_go_on_those_of_unique_constraints_too(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unique = "ALTER TABLE t ADD CONSTRAINT u UNIQUE (x)"
+    project = contracted(tmp_path, pg, unique, "CREATE INDEX i ON t (x)")
+    run: list[str] = []
+    emit = sql.emit
+    monkeypatch.setattr(sql, "emit", lambda statement: (run.append(statement), emit(statement)))
+    project.downgrade()
+    built = [statement.partition(" ON ")[0] for statement in run if statement.startswith("CREATE")]
+    assert sorted(built) == ["CREATE INDEX CONCURRENTLY i", "CREATE UNIQUE INDEX CONCURRENTLY u"]
+    assert pg.rows(VALIDATED) == [("u", True)]
 
 
 RULES = {
@@ -99,7 +115,6 @@ def test_ended_after_any_step_it_is_finished_by_a_rerun(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     project = contracted(tmp_path, pg, *HANGING, derived={"t": {"x": "s.id"}})
-    run_block = block.run_block
 
     def end_after(name: str, *arguments: Any, **more: Any) -> None:
         run_block(name, *arguments, **more)

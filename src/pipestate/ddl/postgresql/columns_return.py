@@ -32,6 +32,7 @@ RETURNED_AT_A_TIME = 500
 def restore_columns(going: GoingColumns) -> None:
     copied = f"to_regclass({sql.literal(names.copy(going))}) IS NOT NULL"
     there = f"{copied} AND {sql.regclass(MANIFEST)} IS NOT NULL"
+    committing = may_commit()  # asked once: it does not say so inside of an autocommit block
     create_archive("", "true")
     lock_tables(going.table, when=there)
     constants = _constants(going)
@@ -43,12 +44,12 @@ def restore_columns(going: GoingColumns) -> None:
     run_batches(going.table, going.key, quiet=True, size=RETURNED_AT_A_TIME)
     with _unlocked():
         run_block("settle_columns", constants, why=f"{going.described}: the proof that every value is back")
-        _build_indexes(going, there, concurrently=may_commit())
+        _build_indexes(going, there, concurrently=committing)
     _hang(going, there, constants)
     lock_tables(going.table, when=there)
     run_block(
         "complete_columns",
-        {**constants, "prepared": may_commit()},
+        {**constants, "prepared": committing},
         why=f"{going.described}: what is left to hang on them, and the end of the copy",
     )
 
