@@ -19,6 +19,7 @@ from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
+from pipestate.render.fleet_lines import SCHEMA as FLEET
 from pipestate.render.machine import SCHEMA
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, page_of
@@ -177,9 +178,10 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
         assert findings(f"{head}{example.text}```\n", example.page) == []
 
 
-def test_the_sample_of_the_json_is_valid() -> None:
-    (sample,) = [each for each in EXAMPLES if each.language == "json"]
-    jsonschema.validate(json.loads(sample.text), json.loads(SCHEMA.read_text()))
+@pytest.mark.parametrize(("page", "schema"), [("json.md", SCHEMA), ("fleet.md", FLEET)])
+def test_the_sample_of_the_json_is_valid(page: str, schema: Path) -> None:
+    (sample,) = [each for each in EXAMPLES if each.language == "json" and each.page == page]
+    jsonschema.validate(json.loads(sample.text), json.loads(schema.read_text()))
 
 
 def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> None:
