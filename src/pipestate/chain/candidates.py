@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 # More rows than any version table has: then it is something else.
 MOST = 1000
-# Rights are asked first: an error would end the transaction that the checks need.
+# Rights are asked first: an error would end the transaction that the checks need. Below 16384 are the server's own.
 POSTGRESQL = """
 SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
        pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
+WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
   AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
 ORDER BY 1, 2
 """
