@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lowest lint format long matrix screens rendered picture bench clean
+.PHONY: help demo test lowest lint format long matrix faults browser screens rendered picture pictures bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ long: $(READY) ## the suite in its long form: every cut of a script, more instan
 matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18 (VERSIONS="13 18"; needs npm)
 	$(BIN)/python tests/matrix.py $(VERSIONS)
 
+faults: $(READY) ## kills, lost connections and stopped servers, 300 times; a million jobs (PART=upgrade: only that)
+	$(BIN)/python tests/faults/run.py $(addprefix --part ,$(PART))
+
+browser: $(READY) ## the report in a real Chromium: no error, no request, accessible; pictures in build/ (needs npm)
+	$(BIN)/python tests/in_browser.py $(ARGS)
+
 screens: $(READY) ## write the kept screens anew (look at the difference)
 	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
 
@@ -57,6 +63,9 @@ rendered: $(READY) ## write the kept SQL of revisions, ledger and pipeline anew 
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py
+
+pictures: $(READY) ## write the pictures of report and status anew (needs Chromium)
+	$(BIN)/python tests/report_pictures.py
 
 bench: $(READY) ## run every benchmark; each prints its ratio (takes minutes)
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file; done

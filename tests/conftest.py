@@ -18,8 +18,9 @@ from queue_scene import Scene
 
 collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
 
-for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG"):
+for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG", "PIPESTATE_NOTIFY_URL"):
     os.environ.pop(name, None)
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # web servers of tests are here
 # Tests rewrite revisions; within a second, and of the same length, Python would take what it compiled before.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 sys.dont_write_bytecode = True

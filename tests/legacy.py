@@ -76,3 +76,17 @@ def everything_legacy(database: Database, *tables: str) -> dict[str, list[tuple[
         "alembic_version": "SELECT * FROM alembic_version",
     }
     return {table: database.rows(queries[table]) for table in tables or queries}
+
+
+def archived_legacy(database: Database) -> dict[str, list[tuple[object, ...]]]:
+    """The old world as it lies in the archive."""
+    return {
+        "sites": database.rows(
+            "SELECT subdomain, name, a.status, a.extraction_status, a.last_updated, a.last_deployed, "
+            "a.last_extracted, owner_email FROM sites JOIN pipestate_archive.sites_columns_0007 a USING (subdomain) "
+            "ORDER BY subdomain"
+        ),
+        "site_progress": database.rows("SELECT * FROM pipestate_archive.site_progress ORDER BY subdomain"),
+        "content_items": database.rows("SELECT * FROM content_items ORDER BY id"),
+        "alembic_version": database.rows("SELECT * FROM alembic_version"),
+    }

@@ -1,6 +1,7 @@
 """The README's picture: real commands in a real terminal, exported by rich. `make picture` writes it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -34,14 +35,19 @@ def main() -> None:
         }
         assert run_alembic("upgrade", "0005", **address).returncode == 0
         written = in_terminals(SHOWN, cwd=ROOT, **address)
+    save_screen(list(zip(SHOWN, written, strict=True)), PICTURE, COLUMNS)
+
+
+def save_screen(typed: Sequence[tuple[Typed, str]], file: Path, columns: int) -> None:
+    """Draw commands and what they wrote to their terminals."""
     screen = Text()
-    for typed, output in zip(SHOWN, written, strict=True):
-        screen.append(f"$ {typed.program} {' '.join(typed.arguments)}\n", "bold cyan")
+    for command, output in typed:
+        screen.append(f"$ {command.program} {' '.join(command.arguments)}\n", "bold cyan")
         screen.append(Text.from_ansi(output.rstrip())).append("\n\n")
     with Path(os.devnull).open("w") as nowhere:
-        console = Console(record=True, width=COLUMNS, file=nowhere)
+        console = Console(record=True, width=columns, file=nowhere)
         console.print(screen)
-    PICTURE.write_text(console.export_svg(title="pipestate"), encoding="utf-8")
+    file.write_text(console.export_svg(title="pipestate"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,24 @@
 """`python -m pipestate ...` and `python -m alembic ...`, quickly.
 
-Starting Python and importing takes longer than most commands: a server has done both, once, and forks for
-each. What a program sees is its own: directory, environment, arguments, and files for its output.
+As the demo runs its commands, by forks of a server that has imported everything; here each has files for its
+output, and several run at once.
 """
 
 import multiprocessing
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from unittest.mock import patch
+
+from pipestate.pipeline.demo.programs import become
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["pytest", "programs", "warm"])
@@ -28,28 +32,45 @@ def start_server() -> None:
         forkserver.ensure_running()
 
 
+@dataclass(frozen=True)
+class Program:
+    """A module that runs as a program."""
+
+    argv: list[str]
+    process: ForkServerProcess
+    outputs: Path
+
+    def wait(self) -> "subprocess.CompletedProcess[str]":
+        """Wait for its end, and read what it printed."""
+        self.process.join(PATIENCE_S)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise TimeoutError(f"{' '.join(self.argv)} takes too long")
+        out, err = (Path(self.outputs, name).read_text(encoding="utf-8") for name in ("out", "err"))
+        return subprocess.CompletedProcess(self.argv, self.process.exitcode, out, err)
+
+
+@contextmanager
+def started(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Iterator[Program]:
+    """Start a module as a program."""
+    start_server()
+    with tempfile.TemporaryDirectory() as outputs:
+        for name in ("out", "err"):
+            Path(outputs, name).touch()
+        process = FORKS.Process(target=_main, args=(list(argv), cwd, dict(environment), Path(outputs)))
+        process.start()
+        yield Program(list(argv), process, Path(outputs))
+
+
 def run_program(
     argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
     """Run a module as a program, to its end."""
-    start_server()
-    with tempfile.TemporaryDirectory() as outputs:
-        done = FORKS.Process(target=_main, args=(list(argv), cwd, dict(environment), Path(outputs)))
-        done.start()
-        done.join(PATIENCE_S)
-        if done.exitcode is None:
-            done.kill()
-            raise TimeoutError(f"{' '.join(argv)} takes too long")
-        out, err = (Path(outputs, name).read_text(encoding="utf-8") for name in ("out", "err"))
-    return subprocess.CompletedProcess(list(argv), done.exitcode, out, err)
+    with started(argv, cwd=cwd, environment=environment) as program:
+        return program.wait()
 
 
 def _main(argv: list[str], directory: Path, environment: dict[str, str], outputs: Path) -> None:
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(outputs / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = argv
-    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+    become(argv, directory, environment)

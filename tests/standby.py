@@ -1,64 +1,88 @@
-"""A primary and a standby that follows it: real servers out of the wheel."""
+"""A hot standby of an embedded server: the wheel has all that it takes."""
 
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL
+from sqlalchemy import URL, NullPool, create_engine
+from sqlalchemy.exc import OperationalError
 
-from bed import Database, memory, postgres_binary
-from pipestate.embedded import embedded_server
+from bed import Database, memory
+from pipestate.embedded import embedded_binaries, embedded_server
+
+PATIENCE_S = 30
+# A query that stands in the way of replay is cancelled at once.
+SETTINGS = ("-c", "max_standby_streaming_delay=100ms", "-c", "hot_standby=on", "-c", "fsync=off")
+
+
+@contextmanager
+def standby_of(primary: URL) -> Iterator[URL]:
+    """Copy that server, let the copy follow it, and stop it at the end."""
+    data = Path(str(primary.query["host"]))
+    owner = data.stat().st_uid if os.getuid() == 0 else None  # no server runs as root
+    directory = Path(tempfile.mkdtemp(prefix="pipestate-standby-", dir=memory()))
+    copy = directory / "data"
+    if owner is not None:
+        os.chown(directory, owner, -1)
+    try:
+        backup = ["-h", str(data), "-U", "postgres", "-D", str(copy), "-R", "-X", "stream", "-c", "fast"]
+        subprocess.run([_binary("pg_basebackup"), *backup], user=owner, check=True, env=_environment(owner))
+        command = [_binary("postgres"), "-D", str(copy), "-h", "", "-k", str(directory), *SETTINGS]
+        with (directory / "log").open("w") as log:
+            server = subprocess.Popen(command, user=owner, stdout=log, stderr=log, env=_environment(owner))
+        try:
+            yield _ready(primary.set(query={"host": str(directory)}), directory / "log")
+        finally:
+            server.terminate()
+            server.wait(PATIENCE_S)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
 def replicated(*statements: str) -> Iterator[tuple[Database, Database]]:
     """Start a primary, run statements in its database `civic`, and start a standby that has them, too."""
     with embedded_server(within=memory()) as admin:
-        _autocommit(admin, "CREATE DATABASE civic")
+        with create_engine(admin, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.exec_driver_sql("CREATE DATABASE civic")
         primary = Database(admin.set(database="civic"))
         primary.run(*statements)
-        with _standby_of(admin) as standby:
+        with standby_of(admin) as standby:
             yield primary, Database(standby.set(database="civic"))
 
 
-def _autocommit(admin: URL, statement: str) -> None:
-    with Database(admin).engine.connect() as connection:
-        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)
+def catch_up(primary: Database, standby: Database) -> None:
+    """Wait until the standby has replayed all that the primary has written."""
+    here = primary.value("SELECT pg_current_wal_insert_lsn()")
+    end = time.monotonic() + PATIENCE_S
+    while not standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{here}'"):
+        assert time.monotonic() < end, "the standby does not catch up"
+        time.sleep(0.02)
 
 
-@contextmanager
-def _standby_of(primary: URL) -> Iterator[URL]:
-    sockets = str(primary.query["host"])
-    owner = Path(sockets).stat()  # the server does not run as root
-    home = Path(tempfile.mkdtemp(prefix="pipestate-standby-", dir=memory()))
-    os.chown(home, owner.st_uid, owner.st_gid)
-    data = home / "data"
-    try:
-        backup = ("-h", sockets, "-U", "postgres", "-D", str(data), "-R", "-X", "stream", "-c", "fast")
-        _call(owner.st_uid, "pg_basebackup", *backup)
-        options = f"-k {home} -h ''"
-        _call(owner.st_uid, "pg_ctl", "-D", str(data), "-o", options, "-l", f"{home}/log", "-w", "start")
+def _binary(name: str) -> str:
+    return str(embedded_binaries() / name)
+
+
+def _environment(owner: int | None) -> dict[str, str]:
+    home = {"HOME": pwd.getpwuid(owner).pw_dir} if owner is not None else {}
+    return {**os.environ, **home}
+
+
+def _ready(url: URL, log: Path) -> URL:
+    engine = create_engine(url, poolclass=NullPool)
+    end = time.monotonic() + PATIENCE_S
+    while True:
         try:
-            yield primary.update_query_dict({"host": str(home)})
-        finally:
-            _call(owner.st_uid, "pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def _call(user: int, name: str, *arguments: str) -> None:
-    done = subprocess.run(
-        [postgres_binary(name), *arguments],
-        user=user if os.geteuid() == 0 else None,
-        cwd="/",
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+            with engine.connect() as connection:
+                assert connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
+                return url
+        except OperationalError:
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)

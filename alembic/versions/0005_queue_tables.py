@@ -53,6 +53,8 @@ RESULT_INDEXES = (
     Index("idx_job_results_job_created", "job_results", "job_id, created_at DESC"),
     Index("idx_job_results_status_created", "job_results", "status, created_at DESC"),
 )
+# For the checks of the cut-over, which look at the jobs of a day.
+JOB_INDEX = Index("idx_jobs_created_at", "jobs", "created_at")
 HISTORY_INDEXES = (
     Index("idx_queue_history_job_id", "queue_history", "job_id"),
     Index("idx_queue_history_event", "queue_history", "event"),
@@ -98,7 +100,7 @@ def upgrade() -> None:
         "one that is gone for good leaves it when its row in worker_heartbeats is deleted",
     )
     adopt_job_results()
-    for index in HISTORY_INDEXES:
+    for index in (*HISTORY_INDEXES, JOB_INDEX):
         create_index(index)
 
 
@@ -116,7 +118,7 @@ def downgrade() -> None:
     drop_view("stale_workers")
     for table in ("queue_history", "worker_heartbeats", "job_results"):
         drop_table(table)
-    for index in (*RESULT_INDEXES, *HISTORY_INDEXES):
+    for index in (*RESULT_INDEXES, *HISTORY_INDEXES, JOB_INDEX):
         drop_index(index.name)
     for name in RESULT_STATUS:
         drop_constraint("job_results", name)

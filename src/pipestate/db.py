@@ -2,20 +2,22 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import message, on_sqlite
+from pipestate.drivers import message, on_sqlite, sqlstate
 from pipestate.errors import Unreachable
-from pipestate.interrupt import listen, telling
+from pipestate.interrupt import is_stopped, listen, telling
 
 CONNECT_TIMEOUT_S = 10
+READ_ONLY = "25006"
+CONFLICT = "conflict with recovery"  # the connection is gone, and with it the code: only the words are left
 
 # For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
 # brings such options, and hands the next transaction to another session.
@@ -41,6 +43,10 @@ WORLD = {
     "extra_float_digits": "1",
     "quote_all_identifiers": "off",
     "lock_timeout": "10s",
+    # A row that a validated CHECK or NOT NULL rules out need not be looked for.
+    "constraint_exclusion": "on",
+    # What the planner takes for expensive is compiled first, which takes longer than a check that finds nothing.
+    "jit": "off",
 }
 
 # The server's own functions come first on the path, whatever it is: a table may be anywhere on it, but nobody's
@@ -49,6 +55,8 @@ CATALOGUE_FIRST = (
     "CASE WHEN pg_catalog.current_setting('search_path') IN ('', '\"\"') THEN 'pg_catalog' "
     "ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END"
 )
+
+SEARCH = text("SELECT pg_catalog.set_config('search_path', :path, true)")
 
 # What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
 SQLITE_READS = frozenset(
@@ -77,11 +85,12 @@ SQLITE_EFFECTS = frozenset({"load_extension", "writefile", "edit", "fts3_tokeniz
 
 
 @contextmanager
-def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
+def reader(url: URL, *, snapshot: str | None = None, path: Sequence[str] = ()) -> Iterator[Connection]:
     """A connection inside one read-only transaction that sees one snapshot.
 
     PostgreSQL: REPEATABLE READ, READ ONLY, which the SQL of a single statement cannot undo; with
-    `snapshot`, the one that another reader exported. SQLite: `query_only` and an authorizer, which
+    `snapshot`, the one that another reader exported; with `path`, these schemas are the search path, whatever
+    role and database say. SQLite: `query_only` and an authorizer, which
     together refuse what either alone lets through (PRAGMA, ATTACH, VACUUM INTO).
     """
     engine = engine_for(url, readonly=True)
@@ -97,6 +106,8 @@ def reader(url: URL, *, snapshot: str | None = None) -> Iterator[Connection]:
         connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         if snapshot is not None:
             connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+        if path:
+            connection.execute(SEARCH, {"path": _quoted(connection, path)})
         set_world(connection)
         connection.exec_driver_sql("SELECT 1")  # from here on the transaction cannot be made to write
         yield connection
@@ -123,7 +134,8 @@ def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     if url.get_backend_name() != "sqlite":
         listen()
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
-        return create_engine(url, poolclass=NullPool, connect_args=arguments)
+        # SQLAlchemy would ask each new connection for the type hstore, which then is a text instead.
+        return create_engine(url, poolclass=NullPool, connect_args=arguments, use_native_hstore=False)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
         raise Unreachable(f"there is no file {url.database}: check the path in the URL")
     engine = create_engine(url, poolclass=NullPool)
@@ -141,6 +153,11 @@ def reachable(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unreachable(_cannot_reach(url, error)) from error
+        if sqlstate(error) == READ_ONLY:
+            raise Unreachable(
+                f"{shown(url)} takes no writes: it is a standby, or read-only by a setting; name the primary "
+                f"({_reason(url, error)})"
+            ) from error
         raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
 
 
@@ -152,15 +169,26 @@ def send(connection: Connection, *statements: str) -> None:
 
 
 def set_deadline(connection: Connection, seconds: float) -> None:
-    """SQLite: interrupt the statements that follow when the time is over."""
+    """SQLite: interrupt the statements that follow when the time is over, or Ctrl-C was heard elsewhere."""
     end = time.monotonic() + seconds
-    on_sqlite(connection, lambda driver: driver.set_progress_handler(lambda: time.monotonic() > end, 10_000))
+    on_sqlite(
+        connection,
+        lambda driver: driver.set_progress_handler(lambda: time.monotonic() > end or is_stopped(), 10_000),
+    )
+
+
+def _quoted(connection: Connection, names: Sequence[str]) -> str:
+    return ", ".join(connection.dialect.identifier_preparer.quote_identifier(name) for name in names)
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:
-    return (
-        f"cannot reach {shown(url)}: {_reason(url, error)}; check that the server runs and the URL is right"
-    )
+    reason = _reason(url, error)
+    if CONFLICT in reason:
+        return (
+            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: ask again, or ask the "
+            f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
+        )
+    return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"
 
 
 def _reason(url: URL, error: DBAPIError) -> str:

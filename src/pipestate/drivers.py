@@ -5,7 +5,8 @@ A project migrates through the driver that it has. pipestate's own commands conn
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
@@ -49,6 +50,30 @@ def on_sqlite(connection: Connection, work: Callable[[sqlite3.Connection], T]) -
         return work(driver)
     done: T = await_only(driver._execute(work, driver._conn))
     return done
+
+
+@contextmanager
+def warnings_of(connection: Connection) -> Iterator[Callable[[], list[str]]]:
+    """Collect what the server warns of; the function that is yielded returns it, also while a statement runs.
+
+    psycopg2 hears of it during a statement only where the process has a wait callback (`interrupt.listen`).
+    """
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.driver == "psycopg2":
+        before = len(driver.notices)
+        yield lambda: [line.partition(":")[2].strip() for line in driver.notices[before:]]
+        return
+    heard: list[str] = []
+    listeners = "log_listener" if connection.dialect.driver == "asyncpg" else "notice_handler"
+
+    def hear(*told: Any) -> None:
+        heard.append(getattr(told[-1], "message", None) or told[-1].message_primary)
+
+    getattr(driver, f"add_{listeners}")(hear)
+    try:
+        yield lambda: heard
+    finally:
+        getattr(driver, f"remove_{listeners}")(hear)
 
 
 def rows_of(found: CursorResult[Any]) -> Callable[[Iterable[object]], tuple[object, ...]]:

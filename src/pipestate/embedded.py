@@ -17,6 +17,8 @@ from sqlalchemy.engine import URL
 from pipestate.config import parse_url
 from pipestate.errors import ConfigError, Unreachable
 
+UNSAFE = ("fsync", "synchronous_commit", "full_page_writes")
+
 
 @contextmanager
 def embedded_server(
@@ -27,20 +29,31 @@ def embedded_server(
     Without `durable` it does not wait for the disk: right for data that is thrown away. With `keep` it
     goes on after this process. `within` says where its directory is made, else where temporary files are.
     """
-    pgserver = _import()
+    _import()
     directory = Path(tempfile.mkdtemp(prefix="pipestate-pg-", dir=within))
-    mode = None if keep else "stop"
     server = None
     try:
-        server = pgserver.get_server(directory / "data", cleanup_mode=mode, postgres_version=version)
+        server = start_server(directory / "data", version, keep=keep)
         if not durable:
-            _relax(server)
+            relax(server)
         yield parse_url(server.get_uri())
     finally:
         if server is not None:
             server.cleanup()
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def start_server(directory: Path, version: int, *, keep: bool = False) -> Any:
+    """Start a server whose files are in `directory`; with `keep` it goes on after this process."""
+    return _import().get_server(directory, cleanup_mode=None if keep else "stop", postgres_version=version)
+
+
+def relax(server: Any) -> None:
+    """Let a server not wait for the disk."""
+    for setting in UNSAFE:
+        server.psql(f"ALTER SYSTEM SET {setting} = off")
+    server.psql("SELECT pg_reload_conf()")
 
 
 @contextmanager
@@ -77,10 +90,15 @@ def embedded_binaries(version: int = 18) -> Path:
     return binaries[version]
 
 
-def _relax(server: Any) -> None:
-    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-        server.psql(f"ALTER SYSTEM SET {setting} = off")
-    server.psql("SELECT pg_reload_conf()")
+def embedded_versions() -> list[int]:
+    """List the major versions of PostgreSQL that the wheel has, the oldest first."""
+    return sorted(_import().utils.POSTGRES_VERSIONS)
+
+
+def embedded_extensions(version: int) -> set[str]:
+    """List the extensions that the wheel has for this version."""
+    share = embedded_binaries(version).parent / "share"
+    return {path.stem for path in share.rglob("extension/*.control")}
 
 
 def _redis_binary() -> str:

@@ -6,6 +6,7 @@ there it is Python's own way: transactions are rolled back, and the command line
 """
 
 import select
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 0.5
 PATIENCE = 10  # so many waits for the server's answer to a cancel
+_STOPPED = threading.Event()
 
 
 class Interrupted(PipestateError):
@@ -50,6 +52,25 @@ def cancelled_together(connections: "Sequence[Connection]") -> Iterator[None]:
         raise
 
 
+@contextmanager
+def stopped_together() -> Iterator[None]:
+    """At Ctrl-C or an error in here, let every thread that waits for a server cancel its query, and leave.
+
+    Each looks once in a while by itself: that reaches a thread that is still connecting, too.
+    """
+    _STOPPED.clear()
+    try:
+        yield
+    except BaseException:
+        _STOPPED.set()
+        raise
+
+
+def is_stopped() -> bool:
+    """Say whether the threads were told to leave."""
+    return _STOPPED.is_set()
+
+
 def listen() -> None:
     """Let Ctrl-C through to whatever psycopg2 connection waits; for the whole process."""
     import psycopg2.extensions
@@ -61,10 +82,15 @@ def _wait(connection: Any) -> None:
     """Wait for the server as psycopg2 does; at Ctrl-C cancel the query and leave when the server has answered."""
     try:
         while not _is_ready(connection):
-            pass
+            _leave_when_stopped()
     except KeyboardInterrupt:
         _cancel(connection)
         raise
+
+
+def _leave_when_stopped() -> None:
+    if is_stopped() and threading.current_thread() is not threading.main_thread():
+        raise KeyboardInterrupt
 
 
 def _is_ready(connection: Any) -> bool:

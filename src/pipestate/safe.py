@@ -75,6 +75,25 @@ def markdown_code(text: str) -> str:
     return plain(text).replace("`", "ˋ").replace("|", "\\|")
 
 
+def slack(text: str) -> str:
+    r"""Escape lines of text for Slack and what understands the same: no mention, link, image or code of its own.
+
+    >>> slack("<!channel> @here [a](http://e) `b`")
+    '&lt;!channel&gt; @\u200bhere [a]\u200b(http://e) ˋbˋ'
+    """
+    shown = plain_lines(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return shown.replace("@", "@\u200b").replace("](", "]\u200b(").replace("`", "ˋ")
+
+
+def metric_label(text: str) -> str:
+    r"""Escape a text for the value of a label, between quotation marks.
+
+    >>> metric_label('a"b\nc')
+    'a\\"b\\\\nc'
+    """
+    return plain(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
 def xml(text: str) -> str:
     r"""Leave nothing in a text that an XML document cannot hold; a serializer escapes the rest.
 
@@ -82,6 +101,30 @@ def xml(text: str) -> str:
     'a\\x00b\\ufffe'
     """
     return plain_lines(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def html(text: str) -> str:
+    r"""Make every control character of a text visible; a template escapes the rest.
+
+    >>> html("a\x1b[31m\nb\ufffe"), html("n::int <b>")
+    ('a\\x1b[31m\\nb\\ufffe', 'n::int <b>')
+    """
+    if text.isprintable():
+        return text
+    return (
+        "".join(_visible(character) for character in text)
+        .replace("\ufffe", "\\ufffe")
+        .replace("\uffff", "\\uffff")
+    )
+
+
+def html_lines(text: str) -> str:
+    r"""Do the same for a text of several lines: its line breaks and tabs stay.
+
+    >>> html_lines("SELECT\n\t1;\x00")
+    'SELECT\n\t1;\\x00'
+    """
+    return "\n".join("\t".join(html(cell) for cell in line.split("\t")) for line in text.split("\n"))
 
 
 def _visible(character: str) -> str:

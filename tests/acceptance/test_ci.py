@@ -1,40 +1,32 @@
-"""What other people's CI takes over: the workflow of docs/ci.md, and the hook for pre-commit."""
+"""What other people's CI takes over: the workflow of docs/ci.md, the action, and the job for GitLab."""
 
-import re
-import shlex
-import shutil
+import os
+import site
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from alembics import ROOT, Chain
+from alembics import Chain
 from bed import Database
-from books import block, page
-from pages import Shell, examples, lay_out
-from pipestate.cli.main import app
+from ci import CI, runner, steps, workflow, yaml_of_the_page
+from github import ACTION, OURS, THEIRS, Runner
+from pages import lay_out
 
-CI = ROOT / "docs" / "ci.md"
-
-
-def workflow() -> dict[Any, Any]:
-    first = next(example for example in examples(CI) if example.language == "yaml")
-    found: dict[Any, Any] = yaml.safe_load(first.text)
-    return found
-
-
-def runs(job: str) -> list[str]:
-    """The job's own commands: installing the package is the one that is left out."""
-    lines = [step["run"] for step in workflow()["jobs"][job]["steps"] if "run" in step]
-    assert lines[0] == "pip install pipestate"
-    return lines[1:]
+# The install step as it is, without a download: pip reads these.
+OFFLINE = {
+    "PIP_NO_INDEX": "1",
+    "PIP_NO_DEPS": "1",
+    "PIP_NO_BUILD_ISOLATION": "0",  # pip's way to say that there shall be none
+    "PYTHONPATH": os.pathsep.join(site.getsitepackages()),
+}
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path) -> Path:
     """A directory as the runner has it after the checkout."""
     directory = tmp_path / "checkout"
     directory.mkdir()
@@ -49,75 +41,116 @@ def test_the_workflow_has_the_parts_that_github_wants() -> None:
         assert job["runs-on"] == "ubuntu-latest"
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
-            assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
+            assert "uses" not in step or THEIRS.fullmatch(step["uses"]) or OURS.fullmatch(step["uses"])
 
 
-def test_the_job_for_pull_requests_passes_on_a_fresh_database(pg: Database, runner: Path) -> None:
-    summary = runner / "summary.md"
-    shell = Shell(runner, {"DATABASE_URL": pg.text, "GITHUB_STEP_SUMMARY": str(summary)})
-    for line in runs("fresh"):
-        done = shell.run(line)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+def test_the_job_for_pull_requests_passes_on_a_fresh_database(pg: Database, checkout: Path) -> None:
+    here = runner(checkout, pg)
+    for done in here.run_steps(steps("fresh")):
+        assert done.code == 0, done.printed
     assert Chain(pg).revision() == "0007"
-    assert "# pipestate verify: ok" in summary.read_text()
+    assert "# pipestate verify: ok" in here.summary.read_text()
 
 
-def test_the_job_on_the_real_database_annotates_and_reports(pg_expanded: Chain, runner: Path) -> None:
-    summary = runner / "summary.md"
-    shell = Shell(runner, {"DATABASE_URL": pg_expanded.database.text, "GITHUB_STEP_SUMMARY": str(summary)})
-    github, junit = (shell.run(line) for line in runs("production"))
-    assert (github.returncode, junit.returncode) == (1, 1), github.stderr + junit.stderr
-    assert "::error file=runbooks/sites-consolidation.md,line=" in github.stdout
-    assert "# pipestate verify: not ok" in summary.read_text()
-    assert ET.parse(runner / "pipestate.xml").getroot().tag == "testsuites"
+# --- the action -----------------------------------------------------------------------------------
 
 
-# --- pre-commit -----------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the action's first step installs, once: the checkout itself, as GitHub would have it."""
+    (install, _) = yaml.safe_load(ACTION.read_text())["runs"]["steps"]
+    workspace = tmp_path_factory.mktemp("action") / "checkout"
+    workspace.mkdir()
+    (done,) = runner(workspace, **OFFLINE).run_steps([install], {"inputs.python": sys.executable})
+    assert done.code == 0, done.printed
+    program = Path(done.outputs["program"])
+    assert program.is_relative_to(workspace.parent / "temp")
+    return program.parent
 
 
-def hook() -> dict[str, str]:
-    (found,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    assert isinstance(found, dict)
-    return found
+class Installed(Runner):
+    """A runner on which the first step has run already."""
+
+    def run_steps(self, steps: Any, contexts: Any = None) -> Any:
+        ours = [step for step in steps if step.get("id") != "install"]
+        return super().run_steps(ours, contexts)
 
 
-def lint(*files: str) -> tuple[int, str]:
-    """What pre-commit would run."""
-    program, *words = shlex.split(hook()["entry"])
-    assert program == "pipestate"
-    done = CliRunner().invoke(app, [*words, *files])
-    return done.exit_code, done.output
+@pytest.fixture
+def action(checkout: Path, environment: Path) -> Installed:
+    program = {"steps.install.outputs.program": str(environment / "pipestate")}
+    return Installed(checkout, OFFLINE, program)
 
 
-def test_the_hook_is_the_one_that_the_page_names() -> None:
-    config = [yaml.safe_load(each.text) for each in examples(CI) if each.language == "yaml"][1]
-    assert hook()["id"] == config["repos"][0]["hooks"][0]["id"]
-    assert hook()["language"] == "python"
+def test_the_action_annotates_summarises_and_says_what_it_found(
+    action: Installed, pg_expanded: Chain
+) -> None:
+    done = action.use(database_url=pg_expanded.database.text)
+    assert (done.code, done.outputs) == (1, {"ok": "false", "exit-code": "1"}), done.printed
+    assert "::error file=runbooks/sites-consolidation.md,line=" in done.printed
+    assert "# pipestate verify: not ok" in action.summary.read_text()
 
 
-def test_the_hook_takes_runbooks_and_nothing_else() -> None:
-    taken = re.compile(hook()["files"])
-    for path in ("runbooks/orders.md", "services/orders/runbooks/orders.md"):
-        assert taken.search(path), path
-    for path in ("README.md", "runbooks/notes/orders.md", "runbooks/orders.txt", "old-runbooks/orders.md"):
-        assert not taken.search(path), path
+def test_the_action_takes_pages_a_phase_a_format_and_the_job_s_database(
+    action: Installed, pg_expanded: Chain
+) -> None:
+    action.environment["DATABASE_URL"] = pg_expanded.database.text
+    pages = "runbooks/sites-consolidation.md\n  queue-cutover"
+    done = action.use(runbooks=pages, phase="expand", format="markdown", record="true")
+    assert (done.code, done.outputs) == (0, {"ok": "true", "exit-code": "0"}), done.printed
+    assert "# pipestate verify: ok" in done.printed
+    recorded = pg_expanded.database.rows("SELECT runbook, phase FROM pipestate.run WHERE event = 'verify'")
+    assert [tuple(row) for row in recorded] == [("sites-consolidation", "expand")]
 
 
-def test_the_hook_passes_good_runbooks_and_stops_broken_ones(tmp_path: Path) -> None:
-    good = tmp_path / "good.md"
-    shutil.copy(ROOT / "runbooks" / "queue-cutover.md", good)
-    broken = tmp_path / "broken.md"
-    broken.write_text(page(block("DELETE FROM sites")))
-    assert lint(str(good))[0] == 0
-    code, said = lint(str(good), str(broken))
-    assert code == 2
-    assert f"{broken}:11: check c: begins with DELETE" in said
+def test_what_an_input_holds_is_never_run(action: Installed, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    script = f"$(touch {trap}) `touch {trap}` \"; touch {trap}; '; touch {trap}"
+    everywhere = action.use(runbooks=script, phase=script, format=script, record=script, database_url=script)
+    option = action.use(runbooks=f"--output={trap}", database_url="postgresql://app@127.0.0.1:1/civic")
+    assert (everywhere.code, option.code) == (2, 2), everywhere.printed + option.printed
+    assert "--output" in option.printed  # as the name of a runbook that there is not
+    assert not trap.exists()
 
 
-def test_a_page_that_is_no_runbook_is_a_finding(tmp_path: Path) -> None:
-    """What lies among the runbooks and is not read would look like a runbook that passes."""
-    other = tmp_path / "README.md"
-    other.write_text("# About these runbooks\n")
-    code, said = lint(str(other))
-    assert code == 2
-    assert f"{other}:1: no front matter" in said
+def test_an_older_python_is_told_of_and_nothing_is_installed(checkout: Path, tmp_path: Path) -> None:
+    old = tmp_path / "python3.10"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = runner(checkout).use(python=str(old))
+    assert (done.code, done.outputs["exit-code"]) == (2, "")
+    assert "::error::pipestate needs Python 3.11 or later" in done.printed
+
+
+def test_every_input_and_output_of_the_action_is_explained() -> None:
+    action, text = yaml.safe_load(ACTION.read_text()), CI.read_text()
+    for name in (*action["inputs"], *action["outputs"]):
+        assert f"| `{name}` |" in text, name
+    assert action["runs"]["using"] == "composite"
+    assert all(step["shell"] == "bash" for step in action["runs"]["steps"])
+
+
+@pytest.mark.parametrize(("url", "ends"), [("closed", 0), ("unreachable", 1)])
+def test_the_job_on_the_real_database_fails_only_where_nothing_was_answered(
+    url: str, ends: int, action: Installed, pg_expanded: Chain
+) -> None:
+    urls = {"closed": pg_expanded.database.text, "unreachable": "postgresql://app@127.0.0.1:1/civic"}
+    action.contexts["secrets.PIPESTATE_READER_URL"] = urls[url]
+    asked, judged = action.run_steps(steps("production"))
+    assert asked.outputs["exit-code"] == ("1" if url == "closed" else "3"), asked.printed
+    assert judged.code == ends
+
+
+# --- GitLab ---------------------------------------------------------------------------------------
+
+
+def test_the_job_for_gitlab_leaves_a_report_and_says_the_answer(pg_expanded: Chain, checkout: Path) -> None:
+    (job,) = [each["pipestate"] for each in yaml_of_the_page() if "pipestate" in each]
+    install, verify = job["script"]
+    assert install == "pip install -r requirements.txt"
+    (done,) = runner(checkout, pg_expanded.database).run_steps([{"run": verify}])
+    assert done.code == job["allow_failure"]["exit_codes"] == 1
+    assert "wrote pipestate.xml. Closed: sites-consolidation/backfill" in done.printed
+    report = checkout / job["artifacts"]["reports"]["junit"]
+    assert ET.parse(report).getroot().tag == "testsuites"
+    assert job["artifacts"]["paths"] == [report.name]

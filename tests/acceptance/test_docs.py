@@ -11,15 +11,19 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from redis import Redis
 
+from acceptance.test_screens import SCREENS, settled
 from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
+from pipestate import __version__
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.render.machine import SCHEMA
+from pipestate.render.notice import SCHEMA as NOTICE_SCHEMA
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, page_of
 from pipestate.runbook.lint import findings
@@ -53,11 +57,26 @@ def beside_its_page(example: Example) -> None:
 
 def crontab(text: str) -> None:
     """Variables, and lines of five fields and a command of ours."""
-    known = {"observe", "reconcile", "verify"}
+    known = {"observe", "reconcile", "report", "verify"}
     for line in text.splitlines():
         found = re.fullmatch(r"[A-Z_]+=\S+|(?:[\d*/]+\s+){5}pipestate (\w+).* >> \S+ 2>&1", line)
         assert found, line
         assert found[1] is None or found[1] in known, line
+
+
+def requirements(text: str) -> None:
+    """Ways to name pipestate that need no index, which does not have it: an address with a commit, a wheel."""
+    address, wheel = text.splitlines()
+    commit = r"git\+https://github\.com/your-org/pipestate@[0-9a-f]{40}"
+    assert re.fullmatch(commit, str(Requirement(address).url))
+    assert re.fullmatch(rf"\./wheels/pipestate-{re.escape(__version__)}-py3-none-any\.whl", wheel)
+
+
+def screen(text: str) -> None:
+    """What a page shows of a terminal stands in a kept screen, whatever the day."""
+    kept = {line.strip() for path in SCREENS.glob("*.txt") for line in path.read_text().splitlines()}
+    for line in settled(text).splitlines():
+        assert line.strip() in kept, line
 
 
 CHECKS: dict[str, Callable[[str], object]] = {
@@ -68,6 +87,8 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "ini": ini,
     "text": crontab,
+    "requirements": requirements,
+    "screen": screen,
 }
 
 
@@ -177,9 +198,10 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
         assert findings(f"{head}{example.text}```\n", example.page) == []
 
 
-def test_the_sample_of_the_json_is_valid() -> None:
-    (sample,) = [each for each in EXAMPLES if each.language == "json"]
-    jsonschema.validate(json.loads(sample.text), json.loads(SCHEMA.read_text()))
+@pytest.mark.parametrize(("key", "schema"), [('"runbooks"', SCHEMA), ('"changes"', NOTICE_SCHEMA)])
+def test_the_samples_of_the_json_are_valid(key: str, schema: Path) -> None:
+    (sample,) = [each for each in EXAMPLES if each.language == "json" and key in each.text]
+    jsonschema.validate(json.loads(sample.text), json.loads(schema.read_text()))
 
 
 def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> None:
@@ -197,6 +219,30 @@ def test_every_key_of_the_json_is_explained() -> None:
     for part in [*parts, *schema["$defs"].values()]:
         for key in part["properties"]:
             assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+def test_every_metric_is_explained_and_no_other() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    source = (ROOT / "src" / "pipestate" / "render" / "openmetrics.py").read_text()
+    made = set(re.findall(r'Family\(\s*"(pipestate_\w+)"', source))
+    assert made == set(re.findall(r"`(pipestate_\w+)`", page)) - {"pipestate_version"}
+
+
+@pytest.mark.parametrize("name", ["status", "plan", "history"])
+def test_every_key_of_the_other_schemas_is_explained(name: str) -> None:
+    page = (ROOT / "docs" / "json.md").read_text()
+    schema = json.loads(SCHEMA.with_name(f"{name}.schema.json").read_text())
+    for key in keys_of(schema):
+        assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
+
+
+def keys_of(schema: object) -> set[str]:
+    """Every key of an object, however deep."""
+    if isinstance(schema, list):
+        return set().union(*map(keys_of, schema))
+    if not isinstance(schema, dict):
+        return set()
+    return set(schema.get("properties", ())) | set().union(*map(keys_of, schema.values()))
 
 
 def test_every_directive_is_explained() -> None:

@@ -10,8 +10,10 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from alembics import ROOT
 from pages import PAGES
 from pipestate.cli.main import app
+from terminal import Typed, in_terminals, plain
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,50 @@ def test_help_is_shown(verb: Verb) -> None:
     done = CliRunner().invoke(app, [*verb.name.split()[1:], "--help"])
     assert done.exit_code == 0, done.output
     assert verb.is_group or "Example: " in done.output
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[tuple[str, int], str]:
+    """The help of every command, in terminals of two widths."""
+    asked = {
+        (verb.name, columns): Typed([*verb.name.split()[1:], "-h"], columns)
+        for verb in ALL
+        for columns in (60, 80)
+    }
+    seen = (plain(written) for written in in_terminals(list(asked.values()), cwd=ROOT))
+    return dict(zip(asked, seen, strict=True))
+
+
+@pytest.mark.parametrize("verb", ALL, ids=by_name)
+def test_help_names_every_option_as_it_is_written_however_narrow_it_is(
+    verb: Verb, pages: dict[tuple[str, int], str]
+) -> None:
+    context = typer.Context(verb.command)
+    for columns in (60, 80):
+        page = pages[verb.name, columns]
+        assert [line for line in page.splitlines() if len(line) > columns or line != line.rstrip()] == []
+        assert not re.search(r"<\w+>|TEXT\b.*TEXT|\b(INTEGER|FLOAT|range)\b", page.replace("<time>", ""))
+        for parameter in verb.command.get_params(context):
+            for name in parameter.opts if parameter.opts[0].startswith("-") else ():
+                assert re.search(rf"^  (-\w, )?{name}\b", page, re.MULTILINE), f"{name} at {columns}"
+
+
+def test_a_value_is_shown_as_people_write_it(pages: dict[tuple[str, int], str]) -> None:
+    for name, shown in {
+        "pipestate purge": "--older-than 30d",
+        "pipestate rehearse": "--max-stall 500ms",
+        "pipestate verify": "-o, --output FILE",
+        "pipestate attest": "Usage: pipestate attest --by WHO [OPTIONS]",
+        "pipestate runbook lint": "Usage: pipestate runbook lint [OPTIONS] [PATH]...",
+        "pipestate gate": "Usage: pipestate gate [OPTIONS] [RUNBOOK/]PHASE",
+    }.items():
+        assert shown in pages[name, 60], name
+
+
+def test_what_packages_add_stands_apart(pages: dict[tuple[str, int], str]) -> None:
+    own, _, added = pages["pipestate", 80].partition("Commands that installed packages add:")
+    assert "  verify " in own
+    assert "  reconcile " in added
 
 
 def test_square_brackets_in_a_help_text_are_not_markup() -> None:

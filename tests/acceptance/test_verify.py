@@ -15,10 +15,12 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
 from books import block, explained, page
 from healthy import build_healthy, refresh
+from metrics import open_metrics
 from pipestate.ddl import MigrationError
 from pipestate.render.machine import SCHEMA
 from programs import run_program
 from ready import make_ready
+from terminal import Typed, in_terminals, plain
 
 Done = subprocess.CompletedProcess[str]
 PASSWORD = "s3cr3t-pa55w0rd"
@@ -318,9 +320,11 @@ def test_a_full_disk_is_a_sentence_and_no_verdict() -> None:
 
 def test_status_shows_the_views(legacy_0005: Database) -> None:
     legacy_0005.run("UPDATE sites SET current_stage = 'ocr' WHERE subdomain < 'site010'")
-    views = json.loads(on(legacy_0005, "status", "--json").stdout)
-    assert {"stages", "stuck", "failure-rates", "last-errors", "reconciliation"} <= set(views)
-    assert not [view for view in views.values() if view["error"]]
+    views = json.loads(on(legacy_0005, "status", "--json").stdout)["views"]
+    assert {"stages", "stuck", "failure-rates", "last-errors", "reconciliation"} <= {
+        view["id"] for view in views
+    }
+    assert not [view for view in views if view["error"]]
     assert "stages" in on(legacy_0005, "status").stdout
 
 
@@ -329,3 +333,64 @@ def test_a_terminal_escape_in_a_row_is_not_obeyed(pg: Database, tmp_path: Path) 
     path.write_text(page(block("SELECT 2 AS x"), explained("SELECT chr(27) || '[2J' AS wipe")))
     for form in ("console", "markdown", "junit", "github"):
         assert "\x1b" not in on(pg, "verify", str(path), "--format", form).stdout
+
+
+def test_openmetrics_have_the_gates_and_what_the_ledger_knows(legacy_0005: Database, tmp_path: Path) -> None:
+    path = tmp_path / "pipestate.prom"
+    assert on(legacy_0005, "observe", "--set", "sqs_queue_depth=12").returncode == 0
+    done = on(legacy_0005, "verify", "--record", "--format", "openmetrics", "--output", str(path))
+    assert (done.returncode, done.stdout) == (1, "")
+    found = {
+        (sample.name, sample.labels.get("phase") or sample.labels.get("name")): sample.value
+        for family in open_metrics(path.read_text())
+        for sample in family.samples
+    }
+    assert found["pipestate_up", None] == 1
+    assert found["pipestate_gate_open", "readiness"] == 0
+    assert found["pipestate_observation_value", "sqs_queue_depth"] == 12
+    assert 0 <= found["pipestate_record_age_seconds", "readiness"] < 60, "this very run was recorded"
+    assert [each.name for each in tmp_path.iterdir()] == ["pipestate.prom"]
+
+
+def test_openmetrics_say_so_where_nothing_could_be_evaluated(tmp_path: Path) -> None:
+    """A gate that was open yesterday must not stay in the file for ever."""
+    path = tmp_path / "pipestate.prom"
+    path.write_text('pipestate_gate_open{phase="readiness"} 1\n')
+    url = f"postgresql://app:{PASSWORD}@127.0.0.1:1/civic"
+    done = pipestate("verify", "--format", "openmetrics", "--output", str(path), DATABASE_URL=url)
+    assert done.returncode == 3
+    families = {family.name: family for family in open_metrics(path.read_text())}
+    assert families["pipestate_up"].samples[0].value == 0
+    assert "pipestate_gate_open" not in families
+
+
+def test_openmetrics_without_a_ledger_or_the_right_to_read_it(pg_chain: Chain, tmp_path: Path) -> None:
+    book = tmp_path / "book.md"
+    book.write_text(page(block("SELECT 1 AS x")))
+    done = on(pg_chain.database, "verify", str(book), "--format", "openmetrics")
+    assert done.returncode == 0
+    assert done.stdout.endswith("\n# EOF\n")
+    assert "pipestate_record" not in done.stdout
+    pg_chain.upgrade("0002")
+    pg_chain.database.run("DROP VIEW pipestate.soak")
+    done = on(pg_chain.database, "verify", str(book), "--format", "openmetrics")
+    assert (done.returncode, "pipestate_record" in done.stdout) == (0, False)
+    assert (
+        "warning: the figures of the ledger are left out: the ledger of this database is older" in done.stderr
+    )
+
+
+def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_there(
+    pg: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "slow.md"
+    endless = "SELECT count(*) AS x FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
+    blocks = block("SELECT 1 AS x", check="quick"), block(endless, check="endless")
+    path.write_text(page(*blocks, name="slow"))
+    asked = ["verify", str(path), "--timeout", "1.8"]
+    (written,) = in_terminals([Typed(asked, 60)], cwd=ROOT, DATABASE_URL=pg.text)
+    during, _, after = written.rpartition("\x1b[2K")  # a line is taken away
+    assert "1 s, check 2 of 2: slow/one/endless" in plain(during)
+    assert "check 2 of 2" not in after
+    assert "errored endless" in plain(after)
+    assert "check 2 of 2" not in on(pg, *asked).stderr

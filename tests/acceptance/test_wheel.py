@@ -111,6 +111,11 @@ def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, 
     assert "shipped/runbooks/sites-consolidation.md:" in said
 
 
+def test_the_report_brings_its_templates_along(installed: Installed, pg_expanded: Chain) -> None:
+    page = installed.must("pipestate report --shipped --output -", DATABASE_URL=pg_expanded.database.text)
+    assert page.rstrip().endswith("</html>")
+
+
 def test_the_demo_runs_from_the_wheel_and_leaves_its_servers_if_asked_to(installed: Installed) -> None:
     """Nobody is there to press a key, so it does not wait for one."""
     production = "postgresql://app@127.0.0.1:1/production"  # whoever asks it for anything fails

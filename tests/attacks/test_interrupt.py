@@ -3,13 +3,16 @@
 import signal
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
-from attacks.attacked import finish
+from attacks.attacked import finish, install_ledger
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, state_of
 from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, wait_until
+from bed import Database, Postgres
+from web_servers import serving
 
 SLOW = (
     "CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN 0; END $$"
@@ -99,3 +102,59 @@ def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
     wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
     assert done.returncode != 0
     assert state_of(gated.database) == AT_B2
+
+
+def test_ctrl_c_while_a_webhook_does_not_answer(gated: Project) -> None:
+    """What was recorded stays recorded."""
+    approve(gated)
+    install_ledger(gated.database, gated.root)
+    with serving() as server:
+        server.replies = server.never
+        command = ("-m", "pipestate", "verify", "--record", "--notify", f"{server.url}/s3cr3t")
+        with gated.running(*command) as process:
+            wait_until(lambda: has_ended(process) or server.asked, "the message is being sent")
+            process.send_signal(signal.SIGINT)
+            done = finish(process, patience_s=3)
+    assert done.returncode == 3
+    assert done.stderr.startswith("pipestate: interrupted: a message to a webhook was being sent")
+    assert "s3cr3t" not in done.stderr
+    assert gated.database.value("SELECT count(*) FROM pipestate.run WHERE event = 'verify'") == 1
+
+
+def ended_or_running(process: "subprocess.Popen[str]", database: Database) -> bool:
+    return has_ended(process) or is_running(database, "slow()")
+
+
+def is_quiet(database: Database) -> bool:
+    return not is_running(database, "slow()")
+
+
+@pytest.mark.parametrize(("form", "times"), [("--json", 1), ("", 3)])
+def test_ctrl_c_ends_every_query_of_a_fleet_and_shows_what_was_done(
+    slow: Project, postgres: Postgres, form: str, times: int
+) -> None:
+    """One database answers at once; two run the check that sleeps; one is never reached."""
+    name = slow.database.url.database
+    quick, other, last = (postgres.create(str(name)) for _ in range(3))
+    quick.run("DROP FUNCTION slow()", "CREATE FUNCTION slow() RETURNS int LANGUAGE sql AS 'SELECT 0'")
+    databases = (quick, slow.database, other, last)
+    slow.write("fleet.txt", "".join(f"{each.text}\n" for each in databases))
+    command = f"pipestate fleet verify --databases fleet.txt --timeout 600 --jobs 2 {form}"
+    with slow.running("-m", *command.split()) as process:
+        for database in (slow.database, other):
+            wait_until(partial(ended_or_running, process, database), "the query runs")
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        done = finish(process, patience_s=PATIENCE_S)
+    for database in databases:
+        wait_until(partial(is_quiet, database), "the server has stopped", patience_s=2)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 3
+    assert "interrupted" in done.stderr
+    if times == 1:
+        assert "1 of 4 databases had answered" in done.stderr
+        assert str(quick.url.database) in done.stdout
+        assert '"interrupted": true' in done.stdout.splitlines()[-1]
+    for database in (quick, other, last):
+        postgres.drop(database)

@@ -34,7 +34,7 @@ HOSTILE = {
 }
 # What a terminal obeys. A colour on a screen is our own; these are nobody's.
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-FORMATS = ["console", "json", "junit", "github", "markdown"]
+FORMATS = ["console", "json", "junit", "github", "markdown", "openmetrics"]
 
 
 def quoted(text: str) -> str:

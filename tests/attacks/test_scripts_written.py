@@ -229,3 +229,13 @@ def test_a_page_edited_after_the_script_was_written_changes_nothing(gated: Proje
     approve(gated)
     feed(gated.database, script)
     assert state_of(gated.database) == State("c3", None)
+
+
+def test_an_older_ledger_is_told_in_one_sentence_and_nothing_is_done(gated: Project) -> None:
+    approve(gated)
+    attacked.install_ledger(gated.database, gated.root)
+    gated.database.run(f"ALTER TABLE {attacked.ledger_table('result')} DROP COLUMN observed CASCADE")
+    said = attack(gated)
+    assert "the ledger of this database is older than the pipestate that wrote this script" in said
+    assert "pipestate ledger install" in said
+    assert state_of(gated.database) == AT_B2

@@ -1,7 +1,5 @@
 """The helpers in other people's revisions: idempotent, also in scripts, under a plain env.py."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import StringIO
 
 import pytest
@@ -35,24 +33,7 @@ from pipestate.ddl import (
     update_in_batches,
 )
 from pipestate.ddl.mark import set_mark
-
-
-@contextmanager
-def revision(database: Database, script: StringIO | None = None) -> Iterator[None]:
-    """What a revision sees, online or, with a buffer, offline."""
-    if script is not None:
-        context = MigrationContext.configure(
-            dialect_name="postgresql", opts={"as_sql": True, "output_buffer": script, "literal_binds": True}
-        )
-        with Operations.context(context), context.begin_transaction(_per_migration=True):
-            context.impl.emit_begin()
-            yield
-            context.impl.emit_commit()
-        return
-    with database.engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
-        with Operations.context(context), context.begin_transaction(_per_migration=True):
-            yield
+from revisions import revision
 
 
 def change() -> None:

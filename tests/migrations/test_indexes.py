@@ -170,3 +170,62 @@ def test_a_script_rebuilds_it_too(pg_legacy: Chain) -> None:
     assert done.returncode == 0, done.stderr
     assert f"index {NAME} was another one" in done.stderr
     assert "UNIQUE" in definition(pg_legacy, NAME)
+
+
+READ_BY_CHECKS = {
+    "idx_sites_contradictions",
+    "idx_sites_legacy_times",
+    "idx_site_progress_ocr",
+    "idx_site_progress_touched",
+}
+
+
+def read_by_checks(chain: Chain) -> set[str]:
+    found = chain.database.rows("SELECT indexrelid::regclass::text FROM pg_index WHERE indisvalid")
+    return {str(name) for (name,) in found} & READ_BY_CHECKS
+
+
+@pytest.mark.parametrize("kind", ["varchar(20)", "text", "stage"])
+def test_what_checks_read_is_indexed_once_whatever_type_a_stage_has(
+    pg_legacy: Chain, said: list[str], kind: str
+) -> None:
+    stages = "'fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed'"
+    pg_legacy.upgrade("0002")
+    pg_legacy.database.run(
+        f"CREATE TYPE stage AS ENUM ({stages})",
+        f"ALTER TABLE sites ADD COLUMN current_stage {kind}",
+        "ALTER TABLE sites ALTER last_updated TYPE text, ALTER last_extracted TYPE varchar(40)",
+    )
+    pg_legacy.upgrade("0003")
+    assert read_by_checks(pg_legacy) == READ_BY_CHECKS
+    pg_legacy.database.run("UPDATE pipestate_alembic_version SET version_num = '0002'")
+    pg_legacy.upgrade("0003")
+    assert [line for line in said if "was another one" in line] == [], "it is taken for another one"
+    pg_legacy.downgrade("0002")
+    assert read_by_checks(pg_legacy) == set()
+
+
+def test_what_the_application_has_otherwise_is_not_indexed(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("0002")
+    pg_legacy.database.run(
+        "ALTER TABLE sites DROP COLUMN last_deployed",
+        "ALTER TABLE site_progress ALTER updated_at TYPE timestamp, ALTER started_at TYPE date",
+    )
+    done = psql(pg_legacy.database, pg_legacy.script("upgrade", "0002:0003"))
+    assert done.returncode == 0, done.stderr
+    assert read_by_checks(pg_legacy) == {"idx_sites_contradictions", "idx_site_progress_ocr"}
+
+
+def test_a_table_that_is_gone_needs_no_index(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("0002")
+    pg_legacy.database.run("DROP TABLE site_progress")
+    pg_legacy.upgrade("0003")
+    assert read_by_checks(pg_legacy) == {"idx_sites_contradictions", "idx_sites_legacy_times"}
+
+
+def test_the_old_accounts_indexes_go_with_it_and_come_back(pg_legacy: Chain) -> None:
+    pg_legacy.upgrade("0005")
+    pg_legacy.contract()
+    assert read_by_checks(pg_legacy) == {"idx_sites_contradictions"}
+    pg_legacy.downgrade("0005")
+    assert read_by_checks(pg_legacy) == READ_BY_CHECKS

@@ -9,7 +9,7 @@ import pytest
 
 from alembics import Chain
 from bed import Database, Postgres
-from legacy import everything_legacy, fill_legacy
+from legacy import archived_legacy, everything_legacy, fill_legacy
 from long import times
 
 INSTANTS = times(9, long=30)
@@ -35,20 +35,6 @@ def killed_after(chain: Chain, direction: str, target: str, seconds: float) -> N
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-
-
-def archived_legacy(database: Database) -> dict[str, list[tuple[object, ...]]]:
-    """The old world as it lies in the archive."""
-    return {
-        "sites": database.rows(
-            "SELECT subdomain, name, a.status, a.extraction_status, a.last_updated, a.last_deployed, "
-            "a.last_extracted, owner_email FROM sites JOIN pipestate_archive.sites_columns_0007 a USING (subdomain) "
-            "ORDER BY subdomain"
-        ),
-        "site_progress": database.rows("SELECT * FROM pipestate_archive.site_progress ORDER BY subdomain"),
-        "content_items": database.rows("SELECT * FROM content_items ORDER BY id"),
-        "alembic_version": database.rows("SELECT * FROM alembic_version"),
-    }
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import time
 from contextlib import AbstractContextManager
 from typing import Any
 
+import psycopg2.extensions
 import pytest
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
@@ -15,6 +16,9 @@ from alembic.operations import Operations
 from alembics import ROOT, Chain
 from bed import ADVISORY_LOCKS_HERE, Database
 from pipestate.ddl import MigrationError, lock_tables
+from pipestate.ddl.postgresql import waiting
+from pipestate.interrupt import listen
+from through import connected
 
 
 def in_a_revision(connection: sa.Connection) -> AbstractContextManager[Operations]:
@@ -32,6 +36,56 @@ def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Cha
     message = str(caught.value)
     assert f"pid {pid}" in message
     assert "the long report" in message
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait is told of after a moment, and not after seconds."""
+    monkeypatch.setattr(waiting, "SERVER_TELLS_AFTER_S", 0.1)
+    monkeypatch.setattr(waiting, "TELL_AFTER_S", 0.9)
+
+
+def wait_in_vain(database: Database, waiter: sa.Connection) -> int:
+    """Ask for a lock that a report holds; return the pid of the report."""
+    with database.begin() as holder:
+        pid: int = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        holder.exec_driver_sql("SELECT count(*) /* the long report */ FROM sites")
+        with in_a_revision(waiter), pytest.raises(MigrationError):
+            lock_tables("sites", patience_s=1.2)
+    return pid
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("driver", ["psycopg2", "psycopg", "psycopg_async", "asyncpg"])
+def test_a_wait_for_a_lock_is_told_of_once_with_who_holds_it(
+    driver: str, pg_legacy: Chain, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database = pg_legacy.database
+    listen()
+    try:
+        pid = connected(database, f"postgresql+{driver}", lambda waiter: wait_in_vain(database, waiter))
+    finally:
+        psycopg2.extensions.set_wait_callback(None)
+    (told,) = [line for line in capfd.readouterr().err.splitlines() if "still waiting" in line]
+    assert told.startswith(f"still waiting for a lock on sites: pid {pid} ")
+    assert "the long report" in told
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_driver_that_hears_of_it_too_late_still_says_that_it_waits(
+    pg_legacy: Chain, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pg_legacy.database.begin() as waiter:
+        wait_in_vain(pg_legacy.database, waiter)
+    assert capfd.readouterr().err == "still waiting for a lock on sites: for up to 1.2 s, 200 ms at a time\n"
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_lock_that_is_free_is_not_told_of(pg_legacy: Chain, capfd: pytest.CaptureFixture[str]) -> None:
+    with pg_legacy.database.begin() as connection, in_a_revision(connection):
+        lock_tables("sites")
+        time.sleep(1.0)  # longer than the pause before it is told
+    assert capfd.readouterr().err == ""
 
 
 def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ BEGIN
   DROP VIEW IF EXISTS pipestate.backfill;
   DROP VIEW IF EXISTS pipestate.sign_off;
   DROP VIEW IF EXISTS pipestate.soak;
+  DROP VIEW IF EXISTS pipestate.soak_since;
   DROP VIEW IF EXISTS pipestate.latest_observation;
   DROP VIEW IF EXISTS pipestate.observed;
   DROP TABLE IF EXISTS pipestate.rehearsal;

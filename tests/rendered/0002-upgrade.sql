@@ -366,48 +366,68 @@ BEGIN
     WHERE o.name = known.name AND isfinite(o.observed_at)
     ORDER BY o.observed_at DESC, o.id DESC LIMIT 1
   ) AS latest;
-  CREATE OR REPLACE VIEW pipestate.soak AS
+  CREATE OR REPLACE VIEW pipestate.soak_since AS
   WITH record AS (
-    SELECT r.id, r.runbook, r.phase, r.gate, r.actor, r.recorded_at
+    SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at,
+           r.gate IS NOT DISTINCT FROM 'open' AS is_open,
+           isfinite(r.recorded_at) AND r.recorded_at <= statement_timestamp() + interval '5 minutes' AS is_past,
+           count(*) FILTER (WHERE r.gate IS DISTINCT FROM 'open') OVER (
+             PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC) AS closed
     FROM pipestate.run r WHERE r.event = 'verify'
-  ), closed AS (
-    SELECT DISTINCT ON (r.runbook, r.phase) r.runbook, r.phase, r.id, r.actor, r.recorded_at
-    FROM record r WHERE r.gate IS DISTINCT FROM 'open'
-    ORDER BY r.runbook, r.phase, r.recorded_at DESC, r.id DESC
-  ), held AS (
+  ), counted AS (
     SELECT r.runbook, r.phase, r.recorded_at,
-           lead(r.recorded_at, 1, statement_timestamp()) OVER (
-             PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at, r.id) AS next_at
-    FROM record r LEFT JOIN closed c ON c.runbook = r.runbook AND c.phase = r.phase
-    WHERE r.gate = 'open' AND isfinite(r.recorded_at)
-      AND r.recorded_at <= statement_timestamp() + interval '5 minutes'
-      AND (c.id IS NULL OR (r.recorded_at, r.id) > (c.recorded_at, c.id))
-  ), streak AS (
-    SELECT h.runbook, h.phase, count(*) AS records, min(h.recorded_at) AS held_since,
-           greatest(0, floor(extract(epoch FROM statement_timestamp() - min(h.recorded_at))))::bigint AS held_s,
-           greatest(0, ceil(max(extract(epoch FROM h.next_at - h.recorded_at))))::bigint AS gap_s
-    FROM held h GROUP BY h.runbook, h.phase
-  ), known AS (
-    SELECT r.runbook, r.phase, max(r.recorded_at) AS last_record_at,
-           CASE WHEN isfinite(max(r.recorded_at))
-                     AND max(r.recorded_at) <= statement_timestamp() + interval '5 minutes'
-                THEN greatest(0, ceil(extract(epoch FROM statement_timestamp() - max(r.recorded_at))))::bigint
+           r.is_open AND r.is_past AND r.closed = 0 AS holds,
+           row_number() OVER back AS place,
+           count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER back AS records,
+           count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER whole AS of_all,
+           coalesce(min(r.recorded_at) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER (
+             back ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), statement_timestamp()) AS next_at,
+           max(r.recorded_at) OVER whole AS last_record_at,
+           max(r.recorded_at) FILTER (WHERE NOT r.is_open) OVER whole AS last_closed_at,
+           max(r.actor) FILTER (WHERE NOT r.is_open AND r.closed = 1) OVER whole AS last_closed_by
+    FROM record r
+    WINDOW whole AS (PARTITION BY r.runbook, r.phase),
+           back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
+  ), held AS (
+    SELECT c.*,
+           CASE WHEN c.holds
+                THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - c.recorded_at)))::bigint
+           END AS held_s,
+           max(CASE WHEN c.holds
+                    THEN greatest(0, ceil(extract(epoch FROM c.next_at - c.recorded_at)))::bigint
+               END) OVER (PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
+           CASE WHEN isfinite(c.last_record_at)
+                     AND c.last_record_at <= statement_timestamp() + interval '5 minutes'
+                THEN greatest(0, ceil(extract(epoch FROM statement_timestamp() - c.last_record_at)))::bigint
            END AS last_s
-    FROM record r GROUP BY r.runbook, r.phase
+    FROM counted c
   )
-  SELECT k.runbook,
-         k.phase,
-         coalesce(s.records, 0) AS records,
+  SELECT h.runbook,
+         h.phase,
+         h.records,
+         CASE WHEN h.holds THEN h.recorded_at END AS held_since,
+         h.last_record_at,
+         round((h.held_s * 100 / 86400) / 100.0, 2) AS days_held,
+         round(((h.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+         round(((h.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+         h.last_closed_at,
+         h.last_closed_by
+  FROM held h
+  WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+  CREATE OR REPLACE VIEW pipestate.soak AS
+  SELECT DISTINCT ON (s.runbook, s.phase)
+         s.runbook,
+         s.phase,
+         s.records,
          s.held_since,
-         k.last_record_at,
-         round((s.held_s * 100 / 86400) / 100.0, 2) AS days_held,
-         round(((k.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
-         round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
-         c.recorded_at AS last_closed_at,
-         c.actor AS last_closed_by
-  FROM known k
-  LEFT JOIN streak s ON s.runbook = k.runbook AND s.phase = k.phase
-  LEFT JOIN closed c ON c.runbook = k.runbook AND c.phase = k.phase;
+         s.last_record_at,
+         s.days_held,
+         s.hours_since_last_record,
+         s.longest_gap_hours,
+         s.last_closed_at,
+         s.last_closed_by
+  FROM pipestate.soak_since s
+  ORDER BY s.runbook, s.phase, s.records DESC;
   CREATE OR REPLACE VIEW pipestate.sign_off AS
   SELECT a.runbook,
          a.phase,

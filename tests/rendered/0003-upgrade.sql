@@ -80,6 +80,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT ((SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN ('current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at') AND (atthasdef OR attname NOT IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued'))) < 22) THEN RETURN; END IF;
@@ -107,6 +108,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -165,6 +170,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'started_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'updated_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype) OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = 'last_error_at' AND NOT attisdropped AND atttypid = 'timestamp'::regtype)) THEN RETURN; END IF;
@@ -192,6 +198,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -338,6 +348,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present')) THEN RETURN; END IF;
@@ -365,6 +376,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -408,6 +423,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present')) THEN RETURN; END IF;
@@ -435,6 +451,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -527,6 +547,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters') OR NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters')) THEN RETURN; END IF;
@@ -554,6 +575,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -647,6 +672,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_current_stage')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
 END IF;
@@ -697,6 +730,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_current_stage') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -725,6 +759,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -749,6 +787,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indrelid = to_regclass('sites')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_updated_at exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -805,6 +851,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_updated_at') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -833,6 +880,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -857,6 +908,14 @@ DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indrelid = to_regclass('sites')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_coordinator_enqueued exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -913,6 +972,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_coordinator_enqueued') AND indisvalid AND indisready)) THEN RETURN; END IF;
@@ -941,6 +1001,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -960,12 +1024,536 @@ BEGIN
   PERFORM set_config('pipestate.said', said, false);
 END $pipestate$;
 
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('idx_sites_contradictions') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND indrelid = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_contradictions exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_contradictions')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_contradictions')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_contradictions exists with another definition: %s; wanted: CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_contradictions')), 'no index'));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_sites_contradictions') IS NOT NULL THEN
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_sites_contradictions', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/7', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_sites_contradictions' WHERE to_regclass('idx_sites_contradictions') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/7' \gexec
+
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_contradictions' WHERE to_regclass('pipestate_new_idx_sites_contradictions') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_contradictions') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')))
+  AND current_setting('pipestate.part', true) = '0003/7' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1)' WHERE NOT to_regclass('idx_sites_contradictions') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/7' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1)' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')) AND NOT to_regclass('pipestate_new_idx_sites_contradictions') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/7' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_contradictions') AND indisvalid AND indisready)));
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/7' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 DO $pipestate$
 DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_contradictions') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_sites_contradictions takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_contradictions') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_sites_contradictions was another one (%s): rebuilt as CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1)',
+    pg_get_indexdef(to_regclass('idx_sites_contradictions')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_sites_contradictions'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_sites_contradictions'), 'idx_sites_contradictions');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('idx_sites_legacy_times') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indrelid = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_legacy_times exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T''))). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_legacy_times')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_legacy_times exists with another definition: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T''))). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_sites_legacy_times') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3 THEN
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_sites_legacy_times', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/8', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/8' \gexec
+
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_legacy_times' WHERE to_regclass('pipestate_new_idx_sites_legacy_times') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')))
+  AND current_setting('pipestate.part', true) = '0003/8' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')))' WHERE NOT to_regclass('idx_sites_legacy_times') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3
+  AND current_setting('pipestate.part', true) = '0003/8' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')))' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND NOT to_regclass('pipestate_new_idx_sites_legacy_times') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/8' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) OR NOT (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/8' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_sites_legacy_times takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_sites_legacy_times was another one (%s): rebuilt as CREATE INDEX idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')))',
+    pg_get_indexdef(to_regclass('idx_sites_legacy_times')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_sites_legacy_times'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_sites_legacy_times'), 'idx_sites_legacy_times');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('idx_site_progress_ocr') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND indrelid = to_regclass('site_progress')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_site_progress_ocr exists, but is no index of site_progress: %s; wanted: CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr''). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_ocr')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('site_progress') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_site_progress_ocr')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_site_progress_ocr exists with another definition: %s; wanted: CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr''). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_ocr')), 'no index'));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_site_progress_ocr') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname IN ('subdomain', 'current_stage') AND NOT attisdropped) = 2 THEN
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_site_progress_ocr', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/9', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_site_progress_ocr' WHERE to_regclass('idx_site_progress_ocr') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/9' \gexec
+
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_site_progress_ocr' WHERE to_regclass('pipestate_new_idx_site_progress_ocr') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_ocr') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')))
+  AND current_setting('pipestate.part', true) = '0003/9' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr'')' WHERE NOT to_regclass('idx_site_progress_ocr') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname IN ('subdomain', 'current_stage') AND NOT attisdropped) = 2
+  AND current_setting('pipestate.part', true) = '0003/9' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr'')' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')) AND NOT to_regclass('pipestate_new_idx_site_progress_ocr') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/9' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_ocr') AND indisvalid AND indisready)) OR NOT (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname IN ('subdomain', 'current_stage') AND NOT attisdropped) = 2);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/9' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock site_progress where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_ocr') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('site_progress')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_site_progress_ocr takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_ocr') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_site_progress_ocr was another one (%s): rebuilt as CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr'')',
+    pg_get_indexdef(to_regclass('idx_site_progress_ocr')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_site_progress_ocr'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_site_progress_ocr'), 'idx_site_progress_ocr');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF to_regclass('idx_site_progress_touched') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND indrelid = to_regclass('site_progress')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_site_progress_touched exists, but is no index of site_progress: %s; wanted: CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at)). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_touched')), 'no index'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('site_progress') AND relkind = 'p') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_site_progress_touched')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_site_progress_touched exists with another definition: %s; wanted: CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at)). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_touched')), 'no index'));
+END IF;
+END $pipestate$;
+
+DO $pipestate$
+BEGIN
+IF NOT to_regclass('idx_site_progress_touched') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname IN ('updated_at', 'started_at') AND NOT attisdropped AND atttypid IN ('timestamptz'::regtype)) = 2 THEN
+  EXECUTE $ddl$INSERT INTO pipestate.object (kind, name, revision) VALUES ('index', 'idx_site_progress_touched', '0003') ON CONFLICT DO NOTHING$ddl$;
+END IF;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/10', false);
+
+COMMIT;
+
+SET lock_timeout = '10min';
+
+SELECT 'DROP INDEX CONCURRENTLY idx_site_progress_touched' WHERE to_regclass('idx_site_progress_touched') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND indisvalid AND indisready)
+  AND current_setting('pipestate.part', true) = '0003/10' \gexec
+
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_site_progress_touched' WHERE to_regclass('pipestate_new_idx_site_progress_touched') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_touched') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')))
+  AND current_setting('pipestate.part', true) = '0003/10' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at))' WHERE NOT to_regclass('idx_site_progress_touched') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname IN ('updated_at', 'started_at') AND NOT attisdropped AND atttypid IN ('timestamptz'::regtype)) = 2
+  AND current_setting('pipestate.part', true) = '0003/10' \gexec
+
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at))' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')) AND NOT to_regclass('pipestate_new_idx_site_progress_touched') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/10' \gexec
+
+SET lock_timeout = '60s';
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_touched') AND indisvalid AND indisready)) OR NOT (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname IN ('updated_at', 'started_at') AND NOT attisdropped AND atttypid IN ('timestamptz'::regtype)) = 2);
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/10' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock site_progress where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_touched') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('site_progress')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- idx_site_progress_touched takes the place of another index of that name
+DO $pipestate$
+DECLARE
+  said text;
+BEGIN
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_site_progress_touched') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_site_progress_touched was another one (%s): rebuilt as CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at))',
+    pg_get_indexdef(to_regclass('idx_site_progress_touched')));
+  EXECUTE format('DROP INDEX %s', to_regclass('idx_site_progress_touched'));
+  EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_site_progress_touched'), 'idx_site_progress_touched');
+  RAISE NOTICE '%', said;
+  PERFORM set_config('pipestate.said', said, false);
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/11', false);
+
+COMMIT;
+
+SELECT 'ANALYZE sites' WHERE to_regclass('sites') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/11' \gexec
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/11' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0003/12', false);
+
+COMMIT;
+
+SELECT 'ANALYZE site_progress' WHERE to_regclass('site_progress') IS NOT NULL
+  AND current_setting('pipestate.part', true) = '0003/12' \gexec
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/12' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (true) THEN RETURN; END IF;
@@ -994,6 +1582,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
@@ -1005,6 +1597,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.pipeline_job') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -1032,6 +1625,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1105,6 +1702,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.pipeline_claim') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -1132,6 +1730,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -1205,6 +1807,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.pipeline_reconciliation') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -1232,6 +1835,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);

@@ -112,6 +112,7 @@ DECLARE
   targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
   IF NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) THEN RETURN; END IF;
@@ -139,6 +140,10 @@ BEGIN
     END;
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
@@ -209,6 +214,10 @@ PERFORM set_config('pipestate.work', '', false);
     IF todo IS NOT NULL THEN EXECUTE format('ALTER TABLE %s %s', relation, todo); END IF;
   END IF;
 
+  -- In a run that was ended here, after the values were proven to be back: they are not to be touched again.
+  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = the_name
+             AND revision = the_revision AND definition ? 'filled') THEN RETURN; END IF;
+
   key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
                WHERE indrelid = copy AND indisprimary ORDER BY n);
@@ -255,12 +264,12 @@ SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
--- sites: 2000 rows at a time, each batch committed
+-- sites: 500 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
   the_table CONSTANT text := 'sites';
   the_key CONSTANT text[] := ARRAY['subdomain']::text[];
-  the_size CONSTANT integer := 2000;
+  the_size CONSTANT integer := 500;
   at_once CONSTANT boolean := false;
   quiet CONSTANT boolean := true;
   relation regclass := to_regclass(the_table);
@@ -357,19 +366,230 @@ SELECT set_config('pipestate.part', '0007/2', false);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY ' || (i ->> 'name') FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT (i ->> 'of_constraint')::boolean AND to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(i ->> 'name') AND NOT indisvalid)
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: the proof that every value is back
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  copy regclass := to_regclass(the_copy);
+  hanging jsonb;
+  key text[];
+  columns text[];
+  same text;
+  lost bigint;
+  rule jsonb;
+  broken boolean;
+  duplicated text[] := '{}';
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+PERFORM set_config('pipestate.duplicated', '{}', false);
+  IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT definition INTO hanging FROM pipestate_archive.manifest
+   WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
+  IF hanging IS NULL THEN RETURN; END IF;
+
+  columns := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(hanging -> 'columns') AS x (c));
+  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
+               WHERE indrelid = copy AND indisprimary ORDER BY n);
+  same := format('ROW(%s) = ROW(%s)', (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(key) AS name),
+                 (SELECT string_agg(format('o.%I', name), ', ') FROM unnest(key) AS name));
+  IF NOT EXISTS (SELECT FROM pg_index WHERE indrelid = copy
+                 AND pg_get_expr(indpred, indrelid) LIKE '%pipestate_returned%') THEN
+    EXECUTE format('CREATE INDEX ON %s (pipestate_returned) WHERE pipestate_returned IS NOT TRUE', copy);
+    EXECUTE format('ANALYZE %s', copy);
+  END IF;
+  -- Rows that got something else than their archived values, or nothing.
+  EXECUTE format('SELECT count(*) FROM %1$s t JOIN %2$s o ON %3$s WHERE o.pipestate_returned IS NOT TRUE '
+                 'AND (o.pipestate_returned IS FALSE OR %4$s AND (%5$s))', relation, copy, same,
+                 (SELECT string_agg(format('t.%I IS NULL', name), ' AND ') FROM unnest(columns) AS name),
+                 (SELECT string_agg(format('NOT (o.%I IS NULL)', name), ' OR ') FROM unnest(columns) AS name))
+    INTO lost;
+  IF lost > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s rows of %s did not get their archived values back, so %s stays: nothing is lost. Something changes them '
+      'as they are written (a trigger, a rule): disable it, then run the same again', lost, the_table, the_copy);
+  END IF;
+  EXECUTE format('UPDATE %s SET pipestate_returned = true WHERE pipestate_returned IS NOT TRUE', copy);
+
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'constraints') LOOP
+    CONTINUE WHEN rule ->> 'kind' NOT IN ('u', 'p')
+      OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name');
+    EXECUTE (SELECT format('SELECT EXISTS (SELECT FROM %s WHERE %s GROUP BY %s HAVING count(*) > 1)', relation,
+                           CASE WHEN rule ->> 'definition' LIKE '%NULLS NOT DISTINCT%' THEN 'true'
+                                ELSE string_agg(format('%I IS NOT NULL', name), ' AND ') END,
+                           string_agg(format('%I', name), ', '))
+               FROM jsonb_array_elements_text(rule -> 'columns') AS name) INTO broken;
+    IF broken THEN duplicated := duplicated || (rule ->> 'name'); END IF;
+  END LOOP;
+  PERFORM set_config('pipestate.duplicated', duplicated::text, false);
+END $pipestate$;
+
+SELECT 'DROP INDEX CONCURRENTLY ' || (i ->> 'name') FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND (i ->> 'constraint' IS NULL OR (i ->> 'unique')::boolean AND i ->> 'constraint' <> ALL (current_setting('pipestate.duplicated')::text[])) AND to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(i ->> 'name') AND NOT indisvalid)
   AND current_setting('pipestate.part', true) = '0007/2' \gexec
 
-SELECT regexp_replace(i ->> 'definition', '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT (i ->> 'of_constraint')::boolean AND to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND to_regclass(i ->> 'name') IS NULL
+SELECT regexp_replace(i ->> 'definition', '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND (i ->> 'constraint' IS NULL OR (i ->> 'unique')::boolean AND i ->> 'constraint' <> ALL (current_setting('pipestate.duplicated')::text[])) AND to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND to_regclass(i ->> 'name') IS NULL
   AND current_setting('pipestate.part', true) = '0007/2' \gexec
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) OR NOT EXISTS (SELECT FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT (i ->> 'of_constraint')::boolean AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(i ->> 'name') AND indisvalid)));
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL) OR NOT EXISTS (SELECT FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'indexes') AS i WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND (i ->> 'constraint' IS NULL OR (i ->> 'unique')::boolean AND i ->> 'constraint' <> ALL (current_setting('pipestate.duplicated')::text[])) AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(i ->> 'name') AND indisvalid)));
 
 BEGIN;
 
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+
+END $pipestate$;
+
+-- lock sites where needed: 200 ms at a time, for up to 60 s
+DO $pipestate$
+DECLARE
+  targets text;
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+BEGIN
+  IF NOT (to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL AND to_regclass('pipestate_archive.manifest') IS NOT NULL AND EXISTS (SELECT FROM pipestate_archive.manifest, jsonb_array_elements((definition -> 'constraints') || (definition -> 'columns')) AS each WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND NOT definition ? 'filled' AND (each ->> 'kind' IN ('c', 'f', 'n') OR each @> '{"not_null": true}' OR each ->> 'domain' <> ''))) THEN RETURN; END IF;
+  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
+  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', '200ms', true);
+  BEGIN
+    PERFORM set_config('deadlock_timeout', '50ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
+               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+        INTO holders
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE l.granted AND l.pid <> pg_backend_pid()
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END $pipestate$;
+
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what hung on them, not validated yet
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  hanging jsonb;
+  rule jsonb;
+  line text;
+  said text[];
+BEGIN
+IF to_regclass(the_copy) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  SELECT definition INTO hanging FROM pipestate_archive.manifest
+   WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
+  IF hanging IS NULL OR hanging ? 'filled' THEN RETURN; END IF;
+
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'columns') LOOP
+    IF rule ->> 'domain' IS NOT NULL THEN
+      BEGIN
+        EXECUTE format('ALTER TABLE %1$s ALTER COLUMN %2$I DROP DEFAULT, ALTER COLUMN %2$I TYPE %3$s',
+                       relation, rule ->> 'name', rule ->> 'domain');
+        IF rule ->> 'default' IS NOT NULL THEN
+          EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
+                         relation, rule ->> 'name', rule ->> 'default');
+        END IF;
+      EXCEPTION WHEN integrity_constraint_violation THEN
+        said := said || format('%s.%s stays %s: rows written since do not fit into %s',
+                               the_table, rule ->> 'name', rule ->> 'type', rule ->> 'domain');
+      END;
+    END IF;
+    IF (rule ->> 'not_null')::boolean THEN
+      EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID',
+                     relation, 'pipestate_not_null_' || (rule ->> 'number'), rule ->> 'name');
+    END IF;
+  END LOOP;
+  FOR rule IN SELECT jsonb_array_elements(hanging -> 'constraints') LOOP
+    CONTINUE WHEN rule ->> 'kind' NOT IN ('c', 'f', 'n')
+      OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name');
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', relation, rule ->> 'name', rule ->> 'definition',
+                   CASE WHEN (rule ->> 'validated')::boolean THEN ' NOT VALID' ELSE '' END);
+  END LOOP;
+  UPDATE pipestate_archive.manifest SET definition = definition || '{"filled": true}'
+   WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
+
+  FOREACH line IN ARRAY coalesce(said, '{}') LOOP
+    RAISE WARNING '%', line;
+    PERFORM set_config('pipestate.said',
+                       concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), line), false);
+  END LOOP;
+END $pipestate$;
+
+SELECT set_config('pipestate.part', '0007/3', false);
+
+COMMIT;
+
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: validate it, while writers go on
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_name CONSTANT text := 'sites';
+  the_revision CONSTANT text := '0007';
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  rule jsonb;
+  line text;
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/3' THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+END IF;
+PERFORM set_config('pipestate.validated', '', false);
+  IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
+    FOR rule IN SELECT each FROM pipestate_archive.manifest
+                  CROSS JOIN jsonb_array_elements((definition -> 'constraints') || (definition -> 'columns')) AS each
+                 WHERE kind = 'columns' AND name = the_name AND revision = the_revision LOOP
+      line := coalesce('pipestate_not_null_' || (rule ->> 'number'), rule ->> 'name');
+      CONTINUE WHEN NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = line
+                                AND contype IN ('c', 'f', 'n') AND NOT convalidated)
+        OR NOT coalesce((rule ->> 'validated')::boolean, true);
+      BEGIN
+        EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', relation, line);
+      EXCEPTION WHEN integrity_constraint_violation THEN
+        CONTINUE WHEN rule ? 'number';  -- said when the column stays nullable
+        line := format('constraint %1$s of %2$s stays NOT VALID: rows written since break it (%3$s). Fix those, then '
+                       'ALTER TABLE %2$s VALIDATE CONSTRAINT %1$I', line, the_table, rule ->> 'definition');
+        RAISE WARNING '%', line;
+        PERFORM set_config('pipestate.said',
+                           concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), line), false);
+      END;
+    END LOOP;
+  END IF;
+  PERFORM set_config('pipestate.validated', the_name || '/' || the_revision, false);
+END $pipestate$;
+
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (current_setting('pipestate.validated', true) = 'sites/0007');
+
+BEGIN;
+
+DO $pipestate$
+BEGIN
+IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/3' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
@@ -409,24 +629,29 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;
 END $pipestate$;
 
--- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what hung on them, and the proof
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what is left to hang on them, and the end of the copy
 DO $pipestate$
 DECLARE
   the_table CONSTANT text := 'sites';
   the_name CONSTANT text := 'sites';
   the_revision CONSTANT text := '0007';
   the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  prepared CONSTANT boolean := true;
   relation regclass := to_regclass(the_table);
   copy regclass := to_regclass(the_copy);
+  duplicated text[] := coalesce(nullif(current_setting('pipestate.duplicated', true), ''), '{}');
+  planner text := current_setting('enable_seqscan');
   hanging jsonb;
-  key text[];
-  columns text[];
-  lost bigint;
+  lost boolean;
   rule jsonb;
   line text;
   said text[];
@@ -436,45 +661,25 @@ IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN
    WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
   IF hanging IS NULL THEN RETURN; END IF;
 
-  -- Rows that got something else than their archived values, or nothing. What somebody wrote since is theirs.
-  columns := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(hanging -> 'columns') AS x (c));
-  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
-               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
-               WHERE indrelid = copy AND indisprimary ORDER BY n);
-  EXECUTE format('SELECT count(*) FROM %1$s t JOIN %2$s o ON ROW(%3$s) = ROW(%4$s) '
-                 'WHERE o.pipestate_returned IS FALSE OR o.pipestate_returned IS NULL AND %5$s AND (%6$s)', relation, copy,
-                 (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(key) AS name),
-                 (SELECT string_agg(format('o.%I', name), ', ') FROM unnest(key) AS name),
-                 (SELECT string_agg(format('t.%I IS NULL', name), ' AND ') FROM unnest(columns) AS name),
-                 (SELECT string_agg(format('NOT (o.%I IS NULL)', name), ' OR ') FROM unnest(columns) AS name))
-    INTO lost;
-  IF lost > 0 THEN
+  PERFORM set_config('enable_seqscan', 'off', true);  -- an index has what is not back
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE pipestate_returned IS NOT TRUE)', copy) INTO lost;
+  PERFORM set_config('enable_seqscan', planner, true);
+  IF lost THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s rows of %s did not get their archived values back, so %s stays: nothing is lost. Something changes them '
-      'as they are written (a trigger, a rule): disable it, then run the same again', lost, the_table, the_copy);
+      'rows of %s did not get their archived values back, so %s stays: nothing is lost. Run the same again',
+      the_table, the_copy);
   END IF;
 
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'columns') LOOP
-    IF rule ->> 'domain' IS NOT NULL THEN
-      BEGIN
-        EXECUTE format('ALTER TABLE %1$s ALTER COLUMN %2$I DROP DEFAULT, ALTER COLUMN %2$I TYPE %3$s',
-                       relation, rule ->> 'name', rule ->> 'domain');
-        IF rule ->> 'default' IS NOT NULL THEN
-          EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
-                         relation, rule ->> 'name', rule ->> 'default');
-        END IF;
-      EXCEPTION WHEN integrity_constraint_violation THEN
-        said := said || format('%s.%s stays %s: rows written since do not fit into %s',
-                               the_table, rule ->> 'name', rule ->> 'type', rule ->> 'domain');
-      END;
-    END IF;
+    line := 'pipestate_not_null_' || (rule ->> 'number');
     IF (rule ->> 'not_null')::boolean THEN
-      BEGIN
+      IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = line AND convalidated) THEN
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', relation, rule ->> 'name');
-      EXCEPTION WHEN not_null_violation THEN
+      ELSE
         said := said || format('%s.%s stays nullable: rows written since have no value for it',
                                the_table, rule ->> 'name');
-      END;
+      END IF;
+      EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', relation, line);
     END IF;
     IF rule ->> 'comment' IS NOT NULL THEN
       EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', relation, rule ->> 'name', rule ->> 'comment');
@@ -486,16 +691,27 @@ IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN
     END IF;
   END LOOP;
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'constraints') LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name');
-    BEGIN
-      EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', relation, rule ->> 'name', rule ->> 'definition');
-      IF rule ->> 'comment' IS NOT NULL THEN
-        EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', relation, rule ->> 'comment');
-      END IF;
-    EXCEPTION WHEN integrity_constraint_violation THEN
-      said := said || format('constraint %s of %s did not come back: rows written since break it. It was: %s',
-                             rule ->> 'name', the_table, rule ->> 'definition');
-    END;
+    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name') THEN
+      BEGIN
+        line := (SELECT i ->> 'name' FROM jsonb_array_elements(hanging -> 'indexes') AS i
+                  WHERE prepared AND i ->> 'constraint' = rule ->> 'name' AND to_regclass(i ->> 'name') IS NOT NULL);
+        IF rule ->> 'name' = ANY (duplicated) THEN
+          RAISE unique_violation;
+        END IF;
+        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', relation, rule ->> 'name',
+          CASE WHEN line IS NULL THEN rule ->> 'definition'
+               ELSE concat_ws(' ', CASE rule ->> 'kind' WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END,
+                              'USING INDEX', (SELECT quote_ident(relname) FROM pg_class WHERE oid = to_regclass(line)),
+                              substring(rule ->> 'definition' FROM ' (DEFERRABLE.*)$')) END);
+      EXCEPTION WHEN integrity_constraint_violation THEN
+        said := said || format('constraint %s of %s did not come back: rows written since break it. It was: %s',
+                               rule ->> 'name', the_table, rule ->> 'definition');
+        CONTINUE;
+      END;
+    END IF;
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', relation, rule ->> 'comment');
+    END IF;
   END LOOP;
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'indexes') LOOP
     IF rule ->> 'comment' IS NOT NULL AND to_regclass(rule ->> 'name') IS NOT NULL THEN

@@ -143,48 +143,67 @@ FROM pipestate_observation o
 WHERE o.id = (SELECT t.id FROM pipestate_observation t
               WHERE t.name = o.name AND unixepoch(t.observed_at) IS NOT NULL
               ORDER BY julianday(t.observed_at) DESC, t.id DESC LIMIT 1);
+DROP VIEW IF EXISTS pipestate_soak_since;
+CREATE VIEW pipestate_soak_since AS
+WITH record AS (
+  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at,
+         julianday(r.recorded_at) AS day, unixepoch(r.recorded_at) AS second,
+         r.gate IS 'open' AS is_open,
+         coalesce(unixepoch(r.recorded_at) <= unixepoch('now') + 300, 0) AS is_past,
+         count(*) FILTER (WHERE r.gate IS NOT 'open') OVER (
+           PARTITION BY r.runbook, r.phase ORDER BY julianday(r.recorded_at) DESC, r.id DESC) AS closed
+  FROM pipestate_run r WHERE r.event = 'verify'
+), counted AS (
+  SELECT r.runbook, r.phase, r.recorded_at, r.second,
+         r.is_open AND r.is_past AND r.closed = 0 AS holds,
+         row_number() OVER back AS place,
+         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER back AS records,
+         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER whole AS of_all,
+         coalesce(min(r.second) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER (
+           back ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), unixepoch('now')) AS next_second,
+         max(r.recorded_at) OVER whole AS last_record_at,
+         max(r.second) OVER whole AS last_second,
+         max(r.recorded_at) FILTER (WHERE NOT r.is_open) OVER whole AS last_closed_at,
+         max(r.actor) FILTER (WHERE NOT r.is_open AND r.closed = 1) OVER whole AS last_closed_by
+  FROM record r
+  WINDOW whole AS (PARTITION BY r.runbook, r.phase),
+         back AS (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC)
+), held AS (
+  SELECT c.*,
+         CASE WHEN c.holds THEN max(0, unixepoch('now') - c.second) END AS held_s,
+         max(CASE WHEN c.holds THEN max(0, c.next_second - c.second) END) OVER (
+           PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
+         CASE WHEN c.last_second <= unixepoch('now') + 300
+              THEN max(0, unixepoch('now') - c.last_second) END AS last_s
+  FROM counted c
+)
+SELECT h.runbook,
+       h.phase,
+       h.records,
+       CASE WHEN h.holds THEN h.recorded_at END AS held_since,
+       h.last_record_at,
+       (h.held_s * 100 / 86400) / 100.0 AS days_held,
+       ((h.last_s * 100 + 3599) / 3600) / 100.0 AS hours_since_last_record,
+       ((h.gap_s * 100 + 3599) / 3600) / 100.0 AS longest_gap_hours,
+       h.last_closed_at,
+       h.last_closed_by
+FROM held h
+WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
 DROP VIEW IF EXISTS pipestate_soak;
 CREATE VIEW pipestate_soak AS
-WITH record AS (
-  SELECT r.id, r.runbook, r.phase, r.gate, r.actor, r.recorded_at,
-         julianday(r.recorded_at) AS day, unixepoch(r.recorded_at) AS second
-  FROM pipestate_run r WHERE r.event = 'verify'
-), closed AS (
-  SELECT c.* FROM (
-    SELECT r.*, row_number() OVER (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC) AS place
-    FROM record r WHERE r.gate IS NOT 'open'
-  ) AS c WHERE c.place = 1
-), held AS (
-  SELECT r.runbook, r.phase, r.recorded_at, r.day, r.second,
-         lead(r.second, 1, unixepoch('now')) OVER (
-           PARTITION BY r.runbook, r.phase ORDER BY r.day, r.id) AS next_second
-  FROM record r LEFT JOIN closed c ON c.runbook = r.runbook AND c.phase = r.phase
-  WHERE r.gate = 'open' AND r.second <= unixepoch('now') + 300
-    AND (c.id IS NULL OR (r.day, r.id) > (c.day, c.id))
-), streak AS (
-  SELECT h.runbook, h.phase, count(*) AS records, min(h.recorded_at) AS held_since,
-         max(0, unixepoch('now') - min(h.second)) AS held_s,
-         max(0, max(h.next_second - h.second)) AS gap_s
-  FROM held h GROUP BY h.runbook, h.phase
-), known AS (
-  SELECT r.runbook, r.phase, max(r.recorded_at) AS last_record_at,
-         CASE WHEN max(r.second) <= unixepoch('now') + 300
-              THEN max(0, unixepoch('now') - max(r.second)) END AS last_s
-  FROM record r GROUP BY r.runbook, r.phase
-)
-SELECT k.runbook,
-       k.phase,
-       coalesce(s.records, 0) AS records,
+SELECT s.runbook,
+       s.phase,
+       s.records,
        s.held_since,
-       k.last_record_at,
-       (s.held_s * 100 / 86400) / 100.0 AS days_held,
-       ((k.last_s * 100 + 3599) / 3600) / 100.0 AS hours_since_last_record,
-       ((s.gap_s * 100 + 3599) / 3600) / 100.0 AS longest_gap_hours,
-       c.recorded_at AS last_closed_at,
-       c.actor AS last_closed_by
-FROM known k
-LEFT JOIN streak s ON s.runbook = k.runbook AND s.phase = k.phase
-LEFT JOIN closed c ON c.runbook = k.runbook AND c.phase = k.phase;
+       s.last_record_at,
+       s.days_held,
+       s.hours_since_last_record,
+       s.longest_gap_hours,
+       s.last_closed_at,
+       s.last_closed_by
+FROM (SELECT t.*, row_number() OVER (PARTITION BY t.runbook, t.phase ORDER BY t.records DESC) AS place
+      FROM pipestate_soak_since t) AS s
+WHERE s.place = 1;
 DROP VIEW IF EXISTS pipestate_sign_off;
 CREATE VIEW pipestate_sign_off AS
 SELECT a.runbook,

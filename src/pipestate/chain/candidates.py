@@ -18,9 +18,11 @@ FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
-  AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype)
+  AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
 ORDER BY 1, 2
 """
+# In a database with a schema for each tenant: the tenant's alone, and by its name where that is known.
+WITHIN = "AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
 SQLITE = """
 SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
 WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%') ORDER BY 2
@@ -58,10 +60,18 @@ class Candidate:
         return bool(self.stored) and not any(revision in chain for revision in self.stored)
 
 
-def find_candidates(connection: "Connection") -> list[Candidate]:
-    """Look through the catalogue."""
-    query = SQLITE if connection.dialect.name == "sqlite" else POSTGRESQL
-    rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+def find_candidates(
+    connection: "Connection", schema: str | None = None, table: str | None = None
+) -> list[Candidate]:
+    """Look through the catalogue; with `schema`, in that one alone, for a table of that name where one is given."""
+    from sqlalchemy import text
+
+    if connection.dialect.name == "sqlite":
+        rows = connection.execute(text(SQLITE))
+    elif schema is None:
+        rows = connection.execute(text(POSTGRESQL.format(more="")))
+    else:
+        rows = connection.execute(text(POSTGRESQL.format(more=WITHIN)), {"schema": schema, "table": table})
     return [
         Candidate(schema, table, bool(visible), bool(readable)) for schema, table, visible, readable in rows
     ]

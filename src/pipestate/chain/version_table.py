@@ -11,7 +11,7 @@ a wrong guess would say of a database in use that it is at its beginning.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipestate.chain.candidates import Candidate, find_candidates, stored_in
@@ -39,12 +39,21 @@ class Locator:
 
     chain: Chain
     declared: Declared
+    schema: str | None = None
 
     def __call__(self, connection: "Connection") -> Position:
         """Read the position on this connection, and thus in the snapshot that it holds."""
-        candidates = find_candidates(connection)
+        candidates = find_candidates(connection, self.schema, self._known)
         table = choose(self.chain, self.declared, candidates, lambda each: stored_in(connection, each))
         return self.chain.position(table.stored if table is not None else ())
+
+    def within(self, schema: str) -> "Locator":
+        """Look for the version table in this schema alone, which must be the first on the path: a tenant's."""
+        return Locator(self.chain, replace(self.declared, schema=None), schema)
+
+    @property
+    def _known(self) -> str | None:
+        return self.declared.table or (DEFAULT if self.declared.certain else None)
 
 
 def locator(project: Project, chain: Chain, option: str | None = None) -> Locator:

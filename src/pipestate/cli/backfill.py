@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pipestate.backfill.find import Found
 
 LARGEST_BATCH = 50_000
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; cannot write.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 BatchSize = Annotated[
     int | None,
     typer.Option(
@@ -35,7 +35,7 @@ def backfill(
         str | None,
         typer.Argument(
             metavar="[RUNBOOK/]ID",
-            help="The backfill, as the page names it.",
+            help="The backfill, as its page names it.",
             show_default=False,
             autocompletion=complete.backfill,
         ),
@@ -46,9 +46,9 @@ def backfill(
         float | None,
         typer.Option(
             "--max-lag",
-            metavar="S",
+            metavar="SECONDS",
             min=0,
-            help="Wait while a replica is further behind.",
+            help="Pause while a replica is further behind than this.",
             show_default=False,
         ),
     ] = None,

@@ -8,6 +8,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
+from pipestate.cli.help import explain, page, usage
 from pipestate.cli.output import say
 from pipestate.cli.ready import pass_ready_values, ready
 from pipestate.errors import ConfigError, PipestateError
@@ -26,11 +27,13 @@ OWN = {
     "rehearse": "pipestate.cli.rehearse:rehearse",
     "compat": "pipestate.cli.rehearse:compat",
     "status": "pipestate.cli.status:status",
+    "report": "pipestate.cli.report:report",
     "backfill": "pipestate.cli.backfill:backfill",
     "attest": "pipestate.cli.ledger:attest",
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",
     "ledger": "pipestate.cli.ledger:app",
+    "fleet": "pipestate.cli.fleet:app",
     "runbook": "pipestate.cli.runbook:app",
     "purge": "pipestate.cli.purge:purge",
 }
@@ -58,6 +61,17 @@ class Commands(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return ready(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return list(usage(self, ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(page(self, ctx))
+
+    @property
+    def added(self) -> set[str]:
+        """The names of commands that are not the tool's own: help shows them apart."""
+        return {name for name in self.commands if name not in OWN}
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List all that work; say of each of the others, in one sentence, why it does not."""
@@ -114,4 +128,4 @@ def build(name: str, made: Callable[..., Any] | typer.Typer) -> Any:
         shell.add_typer(made, name=name)
     else:
         shell.command(name)(made)
-    return pass_ready_values(typer.main.get_group(shell).commands[name])
+    return explain(pass_ready_values(typer.main.get_group(shell).commands[name]))

@@ -11,6 +11,7 @@ from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.errors import ConfigError, PipestateError
+from pipestate.plural import many
 
 if TYPE_CHECKING:
     from pipestate.ledger.probes import Probed
@@ -25,17 +26,19 @@ def attest(
         str,
         typer.Argument(
             metavar="[[RUNBOOK/]PHASE/]ID",
-            help="The sign-off, as the runbook names it.",
+            help="The sign-off, as its page names it.",
             autocompletion=complete.signoff,
         ),
     ],
-    by: Annotated[str, typer.Option("--by", metavar="WHO", help="Whose word it is.")],
+    by: Annotated[str, typer.Option("--by", metavar="WHO", help="Who says so: a name or an address.")],
     note: Annotated[
         str | None,
-        typer.Option("--note", metavar="TEXT", help="Where to find what it rests on.", show_default=False),
+        typer.Option(
+            "--note", metavar="TEXT", help="Where the proof is, such as a ticket.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Record a sign-off in the ledger.
+    """Record a sign-off: that a person has done what the page asks for.
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
@@ -58,20 +61,22 @@ def observe(
     to: Target,
     facts: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A number from outside; repeatable."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A number that you know; as often as needed."),
     ] = None,
     redis_url: Annotated[
         str | None,
         typer.Option(
             "--redis-url",
             metavar="URL",
-            help="For probes that ask a Redis; else REDIS_URL.",
+            help="The Redis that probes ask; else REDIS_URL.",
             show_default=False,
         ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write outside facts into the ledger: what the probes of alembic.ini find, and any number that is given.
+    """Record numbers from outside of the database, for checks: those that probes find, and any that you give.
+
+    Which probes are asked stands under \\[pipestate:observe] in alembic.ini.
 
     Example: pipestate observe --set open_tickets=12
     """
@@ -95,28 +100,35 @@ def observe(
 @project_options
 def history(
     to: Target,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many entries.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many lines.")] = 20,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="WHEN", help="7d, 12h, or 2026-01-20.", show_default=False),
+        typer.Option(
+            "--since",
+            metavar="7d",
+            help="Only what is younger: 7d, 12h, or since 2026-01-20.",
+            show_default=False,
+        ),
     ] = None,
     runbook: Annotated[
         str | None,
         typer.Option(
             "--runbook",
             metavar="NAME",
-            help="Only what belongs to this runbook.",
+            help="Only what belongs to this page.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
     ] = None,
     event: Annotated[
         list[str] | None,
-        typer.Option("--event", metavar="KIND", help="Only these: verify, gate, sign-off, …; repeatable."),
+        typer.Option(
+            "--event", metavar="KIND", help="Only this: verify, sign-off, force, …; as often as needed."
+        ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show the ledger, newest first.
+    """Show what was recorded: checks that ran, revisions, sign-offs, observations; the newest first.
 
     Example: pipestate history --since 7d --event sign-off
     """
@@ -135,14 +147,17 @@ def history(
     if json_:
         print_json(as_data(lines.entries))
     else:
-        console().print(as_table(lines.entries) if lines.entries else "The ledger has no such entry.")
+        screen = console()
+        screen.print(
+            as_table(lines.entries, screen.width) if lines.entries else "The ledger has no such entry."
+        )
     say_errors([*errors, *lines.errors])
 
 
 @app.command()
 @project_options
 def install(to: Target) -> None:
-    """Create the ledger in this database, or bring an older one up to date. Nothing else is created.
+    """Create the ledger in this database, or bring an older one up to date. It creates nothing else.
 
     Example: pipestate ledger install
     """
@@ -158,10 +173,14 @@ def install(to: Target) -> None:
 @project_options
 def prune(
     to: Target,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="1y, 26w or 90d.")],
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="1y", help="Only what is older: 1y, 26w, 90d.")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Delete old records, sign-offs and observations; never what a gate rests on, or what a migration wrote.
+    """Delete old records, sign-offs and observations, after asking.
+
+    What a gate rests on stays, and so does what migrations wrote.
 
     Example: pipestate ledger prune --older-than 1y
     """
@@ -171,15 +190,15 @@ def prune(
 
     age = parse_age(older_than, units="ywd")
     with db.writer(to.url) as connection:
-        found = library.find_old(connection, age)
+        found = [old for old in library.find_old(connection, age) if old.rows]
         for old in found:
-            say(f"{old.table}: {old.rows} rows")
-        if not any(old.rows for old in found):
+            say(f"{old.table}: {many(old.rows, 'row')}")
+        if not found:
             say(f"nothing in the ledger that could go is older than {older_than}", err=True)
             return
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
-        say(f"deleted {library.prune(connection, age)} rows", err=True)
+        say(f"deleted {many(library.prune(connection, age), 'row')}", err=True)
 
 
 def refuse_nothing(probed: "list[Probed]") -> None:

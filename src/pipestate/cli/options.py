@@ -27,29 +27,37 @@ if TYPE_CHECKING:
     from pipestate.chain.position import Position
     from pipestate.chain.version_table import Locator
 
-PANEL = "Which project, which database"
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+PROJECT_PANEL = "Which project"
+DATABASE_PANEL = "Which database"
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def _option(*names: str, metavar: str | None, help: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False, rich_help_panel=PANEL)
+def _option(*names: str, metavar: str | None, help: str, panel: str = PROJECT_PANEL) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, rich_help_panel=panel)
 
 
 PROJECT_OPTIONS: dict[str, Any] = {
     "config": Annotated[
         str | None,
         _option(
-            "--config", "-c", metavar="INI", help="Its alembic.ini; else ALEMBIC_CONFIG, else the one here."
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="Its alembic.ini; else ALEMBIC_CONFIG, else the one in this directory.",
         ),
     ],
     "section": Annotated[
-        str | None, _option("--name", "-n", metavar="SECTION", help="A section of it other than \\[alembic].")
+        str | None,
+        _option(
+            "--name", "-n", metavar="SECTION", help="Its section in that file, where it is not \\[alembic]."
+        ),
     ],
     "scripts": Annotated[
-        str | None, _option("--scripts", metavar="DIR", help="Its script directory, where it has no ini.")
+        str | None,
+        _option("--scripts", metavar="DIR", help="Its directory with env.py, where it has no alembic.ini."),
     ],
     "shipped": Annotated[
-        bool, _option("--shipped", metavar=None, help="The chain and runbooks that come with pipestate.")
+        bool, _option("--shipped", metavar=None, help="The migration that comes with pipestate.")
     ],
 }
 DATABASE_OPTIONS: dict[str, Any] = {
@@ -58,12 +66,18 @@ DATABASE_OPTIONS: dict[str, Any] = {
         _option(
             "--database-url",
             metavar="URL",
-            help="Else PIPESTATE_DATABASE_URL or DATABASE_URL, or sqlalchemy.url of the ini.",
+            help="Else PIPESTATE_DATABASE_URL or DATABASE_URL, else sqlalchemy.url of alembic.ini.",
+            panel=DATABASE_PANEL,
         ),
     ],
     "version_table": Annotated[
         str | None,
-        _option("--version-table", metavar="TABLE", help="TABLE or SCHEMA.TABLE, where it is not found."),
+        _option(
+            "--version-table",
+            metavar="TABLE",
+            help="Alembic's version table, where pipestate does not find it: TABLE or SCHEMA.TABLE.",
+            panel=DATABASE_PANEL,
+        ),
     ],
 }
 
@@ -143,12 +157,12 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__doc__,
         function.__module__,
     )
-    return _with_options(
+    return with_options(
         command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation in (Target, Perhaps) else {})
     )
 
 
-def _with_options(
+def with_options(
     command: Callable[..., Any], own: list[inspect.Parameter], options: dict[str, Any]
 ) -> Callable[..., Any]:
     """Give a function the signature that Typer makes a command of."""

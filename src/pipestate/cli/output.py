@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.errors import ConfigError
+from pipestate.paths import replace_text
 from pipestate.safe import json_text, plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pipestate.chain.calls import Calls
+    from pipestate.ledger.latest import Latest
     from pipestate.verify.report import Report
 
 
@@ -27,6 +29,7 @@ class Format(StrEnum):
     JUNIT = "junit"
     GITHUB = "github"
     MARKDOWN = "markdown"
+    OPENMETRICS = "openmetrics"
 
 
 class Plain(StrEnum):
@@ -63,13 +66,20 @@ def print_json(data: Any) -> None:
     print(dumped(data))
 
 
+def put_json_line(data: Any) -> None:
+    """Print one line of JSON at once: whoever reads it should not wait for the others."""
+    print(json_text(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
+
+
 def dumped(data: Any) -> str:
     """Write data as JSON that a terminal does not obey."""
     return json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
-def show(report: "Report", form: Format, output: Path | None, calls: "Calls") -> None:
-    """Render the report; into the file, if one is named. What should be known about the session goes to stderr."""
+def show(
+    report: "Report", form: Format, output: Path | None, calls: "Calls", latest: "Latest | None" = None
+) -> None:
+    """Render the report; into the file, if one is named. The answer then goes to stderr, as warnings do."""
     for warning in report.warnings:
         say(f"warning: {warning}", err=True)
     if form is Format.CONSOLE and output is None:
@@ -77,7 +87,11 @@ def show(report: "Report", form: Format, output: Path | None, calls: "Calls") ->
 
         print_report(report, console(), calls)
         return
-    put(render(report, form, calls), output)
+    put(render(report, form, calls, latest), output, at_once=form is Format.OPENMETRICS)
+    if output is not None:
+        from pipestate.render.text import closing_line
+
+        say(f"wrote {output}. {closing_line(report, calls)}", err=True)
 
 
 def refuse_unwritable(output: Path | None) -> None:
@@ -86,17 +100,18 @@ def refuse_unwritable(output: Path | None) -> None:
         raise ConfigError(f"cannot write {output}: there is no such directory, or it may not be written to")
 
 
-def put(text: str, output: Path | None) -> None:
+def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
+    """Print a text, or write it to a file; `at_once` never lets anybody read a half of it."""
     if output is None:
         print(text)
         return
     try:
-        output.write_text(text + "\n", encoding="utf-8")
+        (replace_text if at_once else Path.write_text)(output, text + "\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(report: "Report", form: Format, calls: "Calls") -> str:
+def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:
     """Formats are loaded when they are used: a command starts no slower for those it does not need."""
     if form is Format.JSON:
         from pipestate.render.machine import as_json
@@ -114,6 +129,10 @@ def render(report: "Report", form: Format, calls: "Calls") -> str:
         from pipestate.render.markdown import as_markdown
 
         return as_markdown(report, calls)
+    if form is Format.OPENMETRICS:
+        from pipestate.render.openmetrics import as_openmetrics
+
+        return as_openmetrics(report, latest)
     from rich.console import Console
 
     from pipestate.render.console import print_report

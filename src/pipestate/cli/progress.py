@@ -1,14 +1,16 @@
-"""A bar or a line for long work: on stderr, where that is a terminal; nothing otherwise."""
+"""How far long work is: on stderr, where that is a terminal, and gone at the end; nothing otherwise."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from pipestate.progress import Progress, untold
+from pipestate.progress import Checking, Progress, untold, unwatched
 from pipestate.safe import plain
 
 BAR_EVERY_S = 0.1
+CHECKING_AFTER_S = 1.0
 
 
 @contextmanager
@@ -55,3 +57,41 @@ def stopwatch() -> Iterator[Callable[[str], None]]:
     with rich.progress.Progress(*columns, console=screen, transient=True, refresh_per_second=2) as line:
         task = line.add_task("")
         yield lambda text: line.reset(task, description=plain(text), total=None)
+
+
+@contextmanager
+def checking() -> Iterator[Checking]:
+    """Say which check is running, how many of how many, and for how long; after a second, and until the end."""
+    if not sys.stderr.isatty():
+        yield unwatched
+        return
+    began, now = time.monotonic(), [""]
+
+    def tell(check: str, number: int, total: int) -> None:
+        now[0] = f"check {number} of {total}: {check}"
+
+    with ExitStack() as shown:
+        timer = threading.Timer(CHECKING_AFTER_S, lambda: _show(shown, now, began))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield tell
+        finally:
+            timer.cancel()
+            timer.join()  # what it has begun to show is taken away behind this
+
+
+def _show(shown: ExitStack, now: list[str], began: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    def line() -> Text:
+        said = f"{time.monotonic() - began:.0f} s, {now[0] or 'connecting'}"
+        return Text(said, "dim", no_wrap=True, overflow="ellipsis")
+
+    console = Console(stderr=True)
+    live = Live(
+        get_renderable=line, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+    )
+    shown.enter_context(live)

@@ -11,10 +11,15 @@ from pipestate.cli.output import say
 @project_options
 def purge(
     to: Target,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="30d, 12h or 45m.")],
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than", metavar="30d", help="Only what has been there for longer: 30d, 12h, 45m."
+        ),
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Drop what the contract put into the archive. After that, no downgrade brings it back.
+    """Drop what contracts put into the archive, after asking. After that, no downgrade brings it back.
 
     Example: pipestate purge --older-than 30d
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipestate.cli.clone import Where, clone_options, job_on, tell
 from pipestate.cli.options import AsJson, Perhaps, project_options
 from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
 from pipestate.errors import ConfigError
@@ -17,14 +18,15 @@ from pipestate.safe import plain_lines
 if TYPE_CHECKING:
     from pipestate.rehearse.compat import Compat
     from pipestate.rehearse.felt import Rehearsal
-    from pipestate.rehearse.job import Job
     from pipestate.rehearse.trace import Begun
 
 WIDEST = 100
-On = Annotated[str, typer.Option("--on", metavar="URL", help="The clone: it is migrated.")]
-To = Annotated[str, typer.Option("--to", metavar="REV", help="A revision, a branch, head, or heads.")]
+To = Annotated[
+    str, typer.Option("--to", metavar="REV", help="How far: a revision, a branch, head, or heads.")
+]
 Record = Annotated[
-    bool, typer.Option("--record", help="Write the result into production's ledger, for checks.")
+    bool,
+    typer.Option("--record", help="Write the result into production's ledger, where checks can ask for it."),
 ]
 Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
 Output = Annotated[
@@ -33,16 +35,22 @@ Output = Annotated[
 
 
 @project_options
+@clone_options
 def rehearse(
     production: Perhaps,
-    on: On,
+    where: Where,
     to: To = "heads",
     max_stall: Annotated[
         str | None,
-        typer.Option("--max-stall", metavar="TIME", help="Exit 1 above it: 500ms, 2s.", show_default=False),
+        typer.Option(
+            "--max-stall",
+            metavar="500ms",
+            help="How long others may wait at most: above it the exit code is 1.",
+            show_default=False,
+        ),
     ] = None,
     there_and_back: Annotated[
-        bool, typer.Option("--there-and-back", help="Then down and up again: is everything as before?")
+        bool, typer.Option("--there-and-back", help="Go down and up again, too: is everything as before?")
     ] = False,
     record: Record = False,
     json_: AsJson = False,
@@ -59,9 +67,10 @@ def rehearse(
     from pipestate.rehearse.run import rehearse
 
     refuse_unwritable(output)
-    job, limit = job_of(production, on), milliseconds(max_stall)
-    targets = find_targets(job.chain, to)
-    with told() as (said, begins):
+    where.require_rows({"--max-stall": max_stall, "--record": record})
+    limit = milliseconds(max_stall)
+    with job_on(production, where, to, record=record) as job, told() as (said, begins):
+        targets = find_targets(job.chain, to)
         found = rehearse(
             job, targets, limit, said, there_and_back=there_and_back, record=record, begins=begins
         )
@@ -70,13 +79,16 @@ def rehearse(
 
 
 @project_options
+@clone_options
 def compat(
     production: Perhaps,
-    on: On,
+    where: Where,
     statements: Annotated[
         str,
         typer.Option(
-            "--statements", metavar="FILE", help="A file of SQL, or pg_stat_statements: production's own."
+            "--statements",
+            metavar="FILE",
+            help="A file of SQL, or the word pg_stat_statements: those that production has run.",
         ),
     ],
     to: To = "heads",
@@ -85,7 +97,7 @@ def compat(
     form: Form = Plain.CONSOLE,
     output: Output = None,
 ) -> None:
-    """Prepare today's statements before and after the pending revisions, on a clone.
+    """Say which of today's statements the pending revisions would break, on a clone.
 
     Exit code 1: one would break, or a revision failed.
 
@@ -96,9 +108,8 @@ def compat(
     from pipestate.rehearse.statements import read_statements
 
     refuse_unwritable(output)
-    job = job_of(production, on)
-    given = read_statements(statements, job.production or job.clone)
-    with told() as (said, begins):
+    given = read_statements(statements, where.source(production))
+    with job_on(production, where, to) as job, told() as (said, begins):
         found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
     show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
@@ -112,10 +123,6 @@ def told() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
     with stopwatch() as watch:
         part = watch if sys.stderr.isatty() else tell
         yield part, lambda begun: watch(f"{begun.revision} runs on the clone")
-
-
-def tell(said: str) -> None:
-    say(f"pipestate: {said}", err=True)
 
 
 def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
@@ -146,19 +153,6 @@ def _show_lines(lines: Iterator[str], output: Path | None) -> None:
             say(line)
     else:
         put(plain_lines("\n".join(lines)), output)
-
-
-def job_of(production: Perhaps, on: str) -> "Job":
-    """Collect what a rehearsal needs; production is whatever the other commands would take, if there is one."""
-    from pipestate.chain.read import read_chain
-    from pipestate.chain.version_table import locator
-    from pipestate.config import parse_url
-    from pipestate.rehearse.job import Job
-
-    project = production.project
-    chain = read_chain(project)
-    clone = parse_url(on, source="--on")
-    return Job(clone, production.url, project, chain, locator(project, chain, production.version_table))
 
 
 def milliseconds(text: str | None) -> float | None:

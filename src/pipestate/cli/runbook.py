@@ -19,7 +19,7 @@ class Dialect(StrEnum):
     SQLITE = "sqlite"
 
 
-app = typer.Typer(help="Look at runbooks without a database.", no_args_is_help=True)
+app = typer.Typer(help="Check and show runbooks, without a database.", no_args_is_help=True)
 
 
 @app.command()
@@ -28,10 +28,12 @@ def lint(
     named: Named,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATH]...", help="Files; else all of the project.", show_default=False),
+        typer.Argument(metavar="PATH", help="Files; else all of the project.", show_default=False),
     ] = None,
 ) -> None:
-    """Check runbooks: file:line, what is wrong, how to fix it. Exit code 2 when something is.
+    """Check the pages themselves: what is wrong, in which line, and how to fix it.
+
+    Exit code 0: nothing was found; 2: something was.
 
     Example: pipestate runbook lint runbooks/orders.md
     """
@@ -63,17 +65,25 @@ def _every_file(project: Project) -> list[Path]:
 def show(
     project: Project,
     name: Annotated[
-        str, typer.Argument(help="A name, or the path of a .md file.", autocompletion=complete.runbook)
+        str,
+        typer.Argument(
+            metavar="RUNBOOK", help="A name, or the path of a .md file.", autocompletion=complete.runbook
+        ),
     ],
     phase: Annotated[
         str | None,
-        typer.Option("--phase", help="Its criteria and SQL, to paste.", show_default=False),
+        typer.Option(
+            "--phase",
+            metavar="PHASE",
+            help="Only this one, as SQL to paste: every criterion and its query.",
+            show_default=False,
+        ),
     ] = None,
     dialect: Annotated[
-        Dialect, typer.Option("--dialect", help="With --phase: for which engine.")
+        Dialect, typer.Option("--dialect", metavar="ENGINE", help="With --phase: for which engine.")
     ] = Dialect.POSTGRESQL,
 ) -> None:
-    """Show a runbook as it is read; with --phase, every criterion and the SQL that is run for it.
+    """Show a runbook as people read it; with --phase, the SQL that is run for it.
 
     Example: pipestate runbook show orders --phase readiness
     """

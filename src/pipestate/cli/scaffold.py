@@ -13,12 +13,18 @@ from pipestate.errors import ConfigError
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")]
 RevId = Annotated[
-    str | None, typer.Option("--rev-id", metavar="ID", help="Its id; else a random one.", show_default=False)
+    str | None,
+    typer.Option(
+        "--rev-id", metavar="ID", help="Id of the new revision; else a random one.", show_default=False
+    ),
 ]
 Head = Annotated[
     str | None,
     typer.Option(
-        "--head", metavar="REV", help="What it follows, where there are several heads.", show_default=False
+        "--head",
+        metavar="REV",
+        help="What the new revision follows, where the chain has several heads.",
+        show_default=False,
     ),
 ]
 VersionPath = Annotated[
@@ -26,7 +32,7 @@ VersionPath = Annotated[
     typer.Option(
         "--version-path",
         metavar="DIR",
-        help="Where it goes, of several version locations.",
+        help="Where the new revision goes, where there are several version locations.",
         show_default=False,
     ),
 ]
@@ -36,16 +42,16 @@ VersionPath = Annotated[
 def init(
     project: Project,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The runbook's name, say after what changes.")
+        str, typer.Argument(metavar="NAME", help="Name of the runbook: what is going to change.")
     ] = "migration",
     rev_id: RevId = None,
     head: Head = None,
     version_path: VersionPath = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Begin in an Alembic project: a runbook to fill in, and the ledger as a revision of its chain.
+    """Begin in an Alembic project: write a runbook to fill in, and a revision that installs the ledger.
 
-    Overwrites nothing. Says what to paste into env.py and CI, and what to do next.
+    It overwrites nothing, and says what to paste into env.py and CI, and what comes next.
 
     Example: pipestate init orders
     """
@@ -73,34 +79,49 @@ def revision(
         typer.Option(
             "--contract",
             metavar="RUNBOOK/PHASE",
-            help="The gate that it asks.",
+            help="The gate that the revision waits for.",
             autocompletion=complete.phase,
         ),
     ],
     tables: Annotated[
         list[str] | None,
-        typer.Option("--drop-table", metavar="TABLE", help="TABLE or SCHEMA.TABLE; repeatable."),
+        typer.Option(
+            "--drop-table",
+            metavar="TABLE",
+            help="A table that goes, TABLE or SCHEMA.TABLE; as often as needed.",
+        ),
     ] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(
             "--drop-column",
             metavar="TABLE.COLUMN",
-            help="TABLE.COLUMN or SCHEMA.TABLE.COLUMN; repeatable.",
+            help="A column that goes, also SCHEMA.TABLE.COLUMN; as often as needed.",
         ),
     ] = None,
     message: Annotated[
         str | None,
-        typer.Option("--message", "-m", metavar="TEXT", help="What it does.", show_default=False),
+        typer.Option(
+            "--message",
+            "-m",
+            metavar="TEXT",
+            help="What the revision does; else what it drops.",
+            show_default=False,
+        ),
     ] = None,
     recheck: Annotated[
         list[str] | None,
-        typer.Option("--recheck", metavar="CHECK", help="Ask this check again under the lock; repeatable."),
+        typer.Option(
+            "--recheck", metavar="CHECK", help="Ask this check again under the lock; as often as needed."
+        ),
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine", metavar="NAME", help="In which of several databases (multidb).", show_default=False
+            "--engine",
+            metavar="NAME",
+            help="In which database, where env.py knows several (multidb).",
+            show_default=False,
         ),
     ] = None,
     rev_id: RevId = None,
@@ -110,7 +131,7 @@ def revision(
 ) -> None:
     """Write a contract: a revision that drops tables and columns behind a gate, with a way back.
 
-    Its id is added to `opens` of the phase; nothing else of the page changes but where its phases end.
+    The page learns of it: its phase opens the revision, and phases that ask what goes end with it.
 
     Example: pipestate revision --contract orders/readiness --drop-table order_log -m "the log goes"
     """

@@ -16,16 +16,16 @@ def upgrade(
     to: Target,
     target: Annotated[
         str,
-        typer.Argument(metavar="[TARGET]", help="A revision, a branch, head, or heads.", show_default=False),
+        typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads."),
     ] = "heads",
     hold: Annotated[
-        bool, typer.Option("--hold", help="A closed gate is no failure: exit 0, it waits.")
+        bool, typer.Option("--hold", help="Exit with 0 where a gate is closed: what stands behind it waits.")
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Upgrade through the project's env.py, up to the first closed gate.
+    """Upgrade as far as the gates allow, through the project's own env.py.
 
-    Exit code 0: all is applied (or, with --hold, waits); 1: a gate is closed.
+    Exit code 0: all is applied or, with --hold, waits; 1: a gate is closed.
 
     Example: pipestate upgrade --hold
     """

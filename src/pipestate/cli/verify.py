@@ -1,24 +1,36 @@
 """`pipestate verify` and `pipestate gate`: run the runbook, read-only."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli import complete
+from pipestate.cli.notify import find_news, find_webhooks, tell, told_of_failure
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import Format, put, show
+from pipestate.cli.output import Format, put, say, show
+from pipestate.cli.progress import checking
+from pipestate.config import shown
 from pipestate.errors import PipestateError
+from pipestate.interrupt import Interrupted, telling
 
 if TYPE_CHECKING:
+    from pipestate.ledger.latest import Latest
     from pipestate.runbook.model import Runbook
     from pipestate.verify.report import Report
+    from pipestate.webhook import Webhook
 
 DEFAULT_TIMEOUT_S = 30.0
-Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds that one check may take.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=32, help="Connections that share one snapshot.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long one check may take.")
+]
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", metavar="N", min=1, max=32, help="How many checks run at once, on one snapshot."),
+]
 
 
 @project_options
@@ -27,39 +39,62 @@ def verify(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUNBOOK]...",
-            help="A name, or the path of a .md file.",
+            metavar="RUNBOOK",
+            help="Names, or paths of .md files; else all that run by default.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
     ] = None,
     phase: Annotated[
         str | None,
-        typer.Option("--phase", help="Only this phase.", show_default=False, autocompletion=complete.phase),
+        typer.Option(
+            "--phase",
+            metavar="PHASE",
+            help="Only this one: PHASE, or RUNBOOK/PHASE.",
+            show_default=False,
+            autocompletion=complete.phase,
+        ),
     ] = None,
     json_: AsJson = False,
-    form: Annotated[Format, typer.Option("--format", help="How to print the report.")] = Format.CONSOLE,
+    form: Annotated[
+        Format, typer.Option("--format", metavar="FORMAT", help="How to print the report.")
+    ] = Format.CONSOLE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the report there.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the report into this file.", show_default=False
+        ),
     ] = None,
-    record: Annotated[bool, typer.Option("--record", help="Write the run into the ledger.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write the result into the ledger.")] = False,
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--notify",
+            metavar="URL",
+            help="With --record: a webhook to tell when a gate opens or closes; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     apply_migration: Annotated[
-        bool, typer.Option("--apply-migration", help="First upgrade to the last revision without a gate.")
+        bool, typer.Option("--apply-migration", help="First upgrade up to the first gate.")
     ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
 ) -> None:
-    """Run the runbooks' checks, read-only, on one snapshot.
+    """Run the checks of the runbooks, and say which gates are open. It only reads, and all checks see one snapshot.
 
-    Exit code 0: all blocking checks passed; 1: one failed; 2: wrong usage; 3: not evaluated.
+    Exit code 0: all blocking checks passed; 1: one failed; 2: wrong usage, or nothing to check; 3: not evaluated.
 
-    Example: pipestate verify --phase readiness --json
+    Example: pipestate verify --phase readiness
+
+    Example: pipestate verify --format junit --output report.xml
     """
     from pipestate.chain.pages import require_pages
     from pipestate.runbook.find import find_runbooks
 
     chosen = Format.JSON if json_ else form
-    with told_in_json(to, chosen, output):
+    webhooks = find_webhooks(notify, record=record)
+    with told_to_machines(to, chosen, output), told_of_failure(webhooks, to):
         if not runbooks:
             require_pages(to.project)
         books = find_runbooks(runbooks or [], to.project.runbooks)
@@ -67,20 +102,33 @@ def verify(
             upgrade_ungated(to)
         report = check(to, books, phase, timeout=timeout, jobs=jobs)
         if record:
-            write_down(to, report)
-    show(report, chosen, output, to.calls)
+            write_down(to, report, webhooks)
+    show(report, chosen, output, to.calls, latest_of(to) if chosen is Format.OPENMETRICS else None)
     raise typer.Exit(report.exit_code)
 
 
 @project_options
 def gate(
     to: Target,
-    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete.phase)],
+    phase: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUNBOOK/]PHASE",
+            help="The phase; with its runbook, where several have one of that name.",
+            autocompletion=complete.phase,
+        ),
+    ],
+    wait: Annotated[
+        str | None,
+        typer.Option("--wait", metavar="30m", help="How long to wait for it to open.", show_default=False),
+    ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
 ) -> None:
-    """Is this gate open? If not, what is missing.
+    """Say whether a gate is open and, if it is not, what is missing.
+
+    Exit code 0: it is open; 1: it is closed; 2: wrong usage, or nothing to check; 3: not evaluated.
 
     Example: pipestate gate readiness && alembic upgrade head
     """
@@ -89,18 +137,31 @@ def gate(
 
     runbook, slash, _ = phase.partition("/")
     chosen = Format.JSON if json_ else Format.CONSOLE
-    with told_in_json(to, chosen):
+    with told_to_machines(to, chosen):
         require_pages(to.project)
         directory = to.project.runbooks
         books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
-        report = check(to, books, phase, timeout=timeout, jobs=jobs)
+        ask = partial(check, to, books, phase, timeout=timeout, jobs=jobs)
+        report = ask() if wait is None else ask_until_open(ask, phase, wait)
     show(report, chosen, None, to.calls)
     raise typer.Exit(report.exit_code)
 
 
+def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Report":
+    """Ask until the gate is open or the time is over; say on stderr what is missing, when that changes."""
+    from pipestate.ledger.ages import parse_age
+    from pipestate.verify.wait import wait_for_opening
+
+    patience = parse_age(wait, option="--wait", units="dhms")
+    with telling(lambda: f"{phase} had not opened yet"):
+        return wait_for_opening(
+            ask, patience.total_seconds(), lambda missing: say(f"{phase}: {missing}", err=True)
+        )
+
+
 @contextmanager
-def told_in_json(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
-    """Print JSON for whoever asked for it, also where nothing could be evaluated; the sentence goes to stderr."""
+def told_to_machines(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
+    """Write JSON or metrics also where nothing could be evaluated; the sentence goes to stderr."""
     try:
         yield
     except PipestateError as error:
@@ -108,6 +169,10 @@ def told_in_json(to: Target, form: Format, output: Path | None = None) -> Iterat
             from pipestate.render.machine import error_as_json
 
             put(error_as_json(to.url, error), output)
+        elif form is Format.OPENMETRICS:
+            from pipestate.render.openmetrics import error_as_openmetrics
+
+            put(error_as_openmetrics(shown(to.url), error.exit_code), output, at_once=True)
         raise
 
 
@@ -120,16 +185,37 @@ def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: flo
     phases = find_phases(books, phase)
     asked = [book for book in books if any(book is each for each, _ in phases)]
     refuse_broken_opens(to.chain, asked, to.project.named)
-    return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs)
+    with checking() as on_check:
+        return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check)
 
 
-def write_down(to: Target, report: "Report") -> None:
-    """Record the run in the ledger."""
+def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:
+    """Record the run in the ledger; then tell the webhooks what is news in it."""
     from pipestate import db
     from pipestate.ledger.record import record_report
 
     with db.writer(to.url) as connection:
+        news = find_news(connection, report) if webhooks else ()
         record_report(connection, report, event="verify")
+    if news:
+        from pipestate.render.notice import notice_of
+
+        tell(webhooks, notice_of(report, news))
+
+
+def latest_of(to: Target) -> "Latest | None":
+    """Read the ledger's last word; where it cannot be read, that is said, and the run stays what it was."""
+    from pipestate import db
+    from pipestate.ledger.latest import read_latest
+
+    try:
+        with db.reader(to.url) as connection:
+            return read_latest(connection)
+    except Interrupted:
+        raise
+    except PipestateError as error:
+        say(f"warning: the figures of the ledger are left out: {error}", err=True)
+        return None
 
 
 def upgrade_ungated(to: Target) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "add_checks",
     "add_columns",
     "add_foreign_key",
+    "analyze_table",
     "archive_columns",
     "archive_table",
     "comment_column",
@@ -111,9 +112,12 @@ def create_index(index: Index) -> None:
     engine().create_index(index)
 
 
-def drop_index(name: str) -> None:
-    """Drop an index that the chain created, without blocking anybody."""
-    engine().drop_index(name)
+def drop_index(name: str, *, partitions: bool = False) -> None:
+    """Drop an index that the chain created, without blocking anybody.
+
+    `partitions` puts into scripts for psql what the index of a partitioned table needs; online it is seen.
+    """
+    engine().drop_index(name, partitions=partitions)
 
 
 def add_checks(table: str, checks: Mapping[str, str]) -> None:
@@ -122,10 +126,28 @@ def add_checks(table: str, checks: Mapping[str, str]) -> None:
 
 
 def add_foreign_key(
-    table: str, name: str, column: str, target: str, *, on_delete: str, target_column: str = "id"
+    table: str,
+    name: str,
+    column: str,
+    target: str,
+    *,
+    on_delete: str,
+    target_column: str = "id",
+    partitions: bool = False,
 ) -> None:
-    """Add a named foreign key, unless the table has one of its own on that column to that target."""
-    engine().add_foreign_key(table, name, column, target, on_delete=on_delete, target_column=target_column)
+    """Add a named foreign key, unless the table has one of its own on that column to that target.
+
+    `partitions` puts into scripts for psql what a partitioned table needs; online it is seen.
+    """
+    engine().add_foreign_key(
+        table,
+        name,
+        column,
+        target,
+        on_delete=on_delete,
+        target_column=target_column,
+        partitions=partitions,
+    )
 
 
 def drop_constraint(table: str, name: str) -> None:
@@ -158,6 +180,11 @@ def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
 def drop_view(name: str) -> None:
     """Drop a view that the chain created."""
     engine().drop_view(name)
+
+
+def analyze_table(table: str) -> None:
+    """Tell the planner what is in new columns and indexes; without that it expects most rows in any of them."""
+    engine().analyze_table(table)
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:

@@ -11,13 +11,28 @@ from pipestate.ddl import sql
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index, with its keys and predicate spelt as PostgreSQL prints them: `(a, b DESC)`."""
+    """An index, with its keys and predicate spelt as PostgreSQL prints them, casts apart: `(a, b DESC)`.
+
+    Where the table lacks one of the columns in `needs`, or has one of another type than `types`, there is no index.
+    Types are PostgreSQL's: an index that names some is for PostgreSQL alone.
+
+    `partitions` puts into scripts for psql what a partitioned table needs; online it is seen.
+    """
 
     name: str
     table: str
     keys: str
     unique: bool = False
     where: str | None = None
+    needs: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    partitions: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """Its name with that of its schema: an index lives in the schema of its table."""
+        schema, dot, _ = self.table.rpartition(".")
+        return f"{schema}{dot}{self.name}"
 
     def definition(self) -> str:
         predicate = f" WHERE ({self.where})" if self.where else ""
@@ -33,11 +48,15 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a table of that name must have, where it exists, to be the one that we mean."""
+    """What a table of that name must have, where it exists, to be the one that we mean.
+
+    With `partitions` it may be partitioned: its key is then the first column of a unique index.
+    """
 
     table: str
     key: str
     columns: tuple[str, ...]
+    partitions: bool = False
 
 
 class KeyOf(UserDefinedType[Any]):

@@ -144,6 +144,12 @@ def do_when(condition: str, *statements: str, why: str = "") -> None:
     do(f"IF {condition} THEN\n{body}\nEND IF;", why=why)
 
 
+def holds(condition: str) -> bool:
+    """Ask the server, online, whether a condition holds."""
+    query = f"SELECT {condition}"
+    return bool(op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
+
+
 def refuse_when(condition: str, message: str, **values: str) -> None:
     """Stop with the message where the condition holds; `{name}` in it is an SQL expression's value.
 

@@ -1,4 +1,4 @@
-"""Ages and moments as people type them: `30d`, `1y`, `2026-01-20`."""
+"""Ages and moments as people type them: `30d`, `1y`, `30s`, `2026-01-20`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ UNITS = {
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
     "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
 }
 _NO_MOMENT = "--since {text}: write an age such as 7d, or a date such as 2026-01-20"
 
@@ -23,7 +24,7 @@ def parse_age(text: str, *, option: str = "--older-than", units: str = "dhm") ->
     """
     found = re.fullmatch(rf"([0-9]{{1,6}})([{units}])", text.strip())
     if found is None:
-        examples = {"y": "1y", "w": "6w", "d": "30d", "h": "12h", "m": "45m"}
+        examples = {"y": "1y", "w": "6w", "d": "30d", "h": "12h", "m": "45m", "s": "30s"}
         *first, last = (examples[unit] for unit in units)
         raise ConfigError(f"{option} {text}: write {', '.join(first)} or {last}")
     return int(found[1]) * UNITS[found[2]]

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
+from pipestate.errors import OWN_SQLSTATE
 from pipestate.ledger.actor import who
 from pipestate.ledger.owners import refuse_strangers, require_trusted
 from pipestate.ledger.state import require_ledger
@@ -38,6 +39,10 @@ _WRITTEN_BY_THE_SERVER = ("id", "recorded_at", "run_id")
 RUN_COLUMNS = tuple(c.name for c in ledger_on("postgresql").run.c if c.name not in _WRITTEN_BY_THE_SERVER)
 RESULT_COLUMNS = tuple(
     c.name for c in ledger_on("postgresql").result.c if c.name not in _WRITTEN_BY_THE_SERVER
+)
+OLDER = (
+    "the ledger of this database is older than the pipestate that wrote this script (%s): "
+    "bring it up to date with pipestate ledger install, then run the script again"
 )
 COUNTS = ("passed", "failed", "warned", "errored", "skipped")
 
@@ -162,6 +167,8 @@ def script_insert(values: Mapping[str, str], *, results: str | None = None) -> s
     BEGIN
     {refuse_strangers().strip()}
 {body}
+    EXCEPTION WHEN undefined_column OR undefined_table THEN
+      RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format('{OLDER}', SQLERRM);
     END;
   END IF;"""
 

@@ -29,7 +29,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 SCHEMA = "pipestate"
-VIEWS = ("observed", "latest_observation", "soak", "sign_off", "backfill", "rehearsed", "compat")
+VIEWS = (
+    *("observed", "latest_observation", "soak_since", "soak", "sign_off"),
+    *("backfill", "rehearsed", "compat"),
+)
 KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
 

@@ -128,7 +128,7 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
         told = Told(statement, last.error or _difference(states[0][1], last), revision, path)
         (broken if last.error else changed).append(told)
     return Compat(
-        shown(job.clone),
+        job.clone_name,
         before,
         job.where(),
         len(given),

@@ -7,13 +7,12 @@ how often something was done.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import URL, Connection
 
 from pipestate import db
+from pipestate.rehearse.definitions import read_definitions
 
-HERE = Path(__file__).parent
 COLUMNS = (
     "SELECT format('%I.%I', n.nspname, c.relname), "
     "CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END, "
@@ -44,9 +43,7 @@ class Contents:
 def read_contents(url: URL) -> Contents:
     """Read all of a database in one snapshot."""
     with db.reader(url) as connection:
-        query = (HERE / f"definitions.{connection.dialect.name}.sql").read_text(encoding="utf-8")
-        found = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
-        definitions = {str(name): str(definition) for name, definition in found}
+        definitions = read_definitions(connection)
         digests = dict(_digests(connection))
     versions = tuple(_version_tables(definitions))
     return Contents(
@@ -73,14 +70,13 @@ def _is_of(name: str, tables: Sequence[str]) -> bool:
 
 def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iterator[str]:
     """Name what is gone, what is new and what is another; with `rows`, also tables whose rows are others."""
-    for name in sorted(before.definitions.keys() | after.definitions.keys()):
-        was, now = before.definitions.get(name), after.definitions.get(name)
+    for name, was, now in changed(before.definitions, after.definitions):
         if now is None:
             yield f"{name} is gone"
         elif was is None:
             yield f"{name} is new"
-        elif was != now:
-            yield f"{name} was {_short(was)}, is {_short(now)}"
+        else:
+            yield f"{name} was {short(was)}, is {short(now)}"
     for name in sorted(before.digests.keys() & after.digests.keys()):
         old, new = before.digests[name], after.digests[name]
         if old.rows != new.rows:
@@ -89,7 +85,17 @@ def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iter
             yield f"table {name} has as many rows, and others"
 
 
-def _short(definition: str) -> str:
+def changed(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[tuple[str, str | None, str | None]]:
+    """List the objects that differ, by name, each with its definition in the one and in the other."""
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name), after.get(name)
+        if was != now:
+            yield name, was, now
+
+
+def short(definition: str) -> str:
     line = " ".join(definition.split())
     return f"`{line if len(line) <= 60 else line[:59] + '…'}`"
 

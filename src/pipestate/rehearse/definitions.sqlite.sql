@@ -1,15 +1,15 @@
--- What a file is made of, as `name, definition`: one row an object, without what pipestate keeps for itself.
+-- What a file is made of, as `name, definition, rights`: one row an object, without what pipestate keeps for itself.
 SELECT 'column ' || m.name || '.' || c.name AS name,
        c.type || CASE WHEN c."notnull" THEN ', not null' ELSE '' END || coalesce(', default ' || c.dflt_value, '')
-         || CASE WHEN c.pk THEN ', key' ELSE '' END AS definition
+         || CASE WHEN c.pk THEN ', key' ELSE '' END AS definition, NULL AS rights
 FROM sqlite_master m JOIN pragma_table_xinfo(m.name) c
 WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\' AND m.name NOT LIKE 'pipestate\_%' ESCAPE '\'
 UNION ALL
-SELECT m.type || ' ' || m.name, CASE WHEN m.type = 'table' THEN '' ELSE coalesce(m.sql, '') END
+SELECT m.type || ' ' || m.name, CASE WHEN m.type = 'table' THEN '' ELSE coalesce(m.sql, '') END, NULL
 FROM sqlite_master m
 WHERE m.name NOT LIKE 'sqlite\_%' ESCAPE '\' AND m.tbl_name NOT LIKE 'pipestate\_%' ESCAPE '\'
 UNION ALL
-SELECT 'foreign key ' || m.name || '.' || f."from", f."table" || '.' || coalesce(f."to", '') || ' on delete ' || f.on_delete
+SELECT 'foreign key ' || m.name || '.' || f."from", f."table" || '.' || coalesce(f."to", '') || ' on delete ' || f.on_delete, NULL
 FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
 WHERE m.type = 'table' AND m.name NOT LIKE 'pipestate\_%' ESCAPE '\'
 ORDER BY 1

@@ -8,6 +8,7 @@ from pipestate import db
 from pipestate.chain.graph import Chain
 from pipestate.chain.project import Project
 from pipestate.chain.version_table import Locator
+from pipestate.config import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,12 @@ class Job:
     project: Project
     chain: Chain
     locate: Locator
+    called: str | None = None
+
+    @property
+    def clone_name(self) -> str:
+        """What the clone is called in a result: of one that we made, the URL would say nothing."""
+        return self.called or shown(self.clone)
 
     def where(self) -> str | None:
         """Say at which revision the clone is now."""

@@ -53,7 +53,7 @@ def _put_together(
     names = {table.oid: table.name for table in tables}
     vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
     return Rehearsal(
-        shown(job.clone),
+        job.clone_name,
         server_version(job.clone),
         position.current,
         job.where(),

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from pipestate.chain.calls import Calls
 from pipestate.render.rows import rows_table
-from pipestate.render.text import closing_line
+from pipestate.render.text import closing_line, took
 from pipestate.safe import plain
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport
 from pipestate.verify.verdict import Outcome, Verdict
@@ -19,6 +19,8 @@ STYLES = {
     "skipped": "dim",
     "warned": "yellow",
 }
+WORDS = {Gate.AHEAD: ": its revision is not reached yet", Gate.PAST: ": nothing is asked any more"}
+SLOW_MS = 1000  # what took longer is worth a figure
 GATES = {Gate.OPEN: "bold green", Gate.CLOSED: "bold red", Gate.AHEAD: "dim", Gate.PAST: "dim"}
 NARROW = 80
 EVIDENCE_ROWS = 5
@@ -40,15 +42,15 @@ def print_report(report: Report, console: Console, calls: Calls) -> None:
     for name, number in counts.items():
         if number:
             summary.append(f"{number} {name}  ", STYLES[name])
-    summary.append(f"{report.duration_ms:.0f} ms", "dim")
+    summary.append(took(report.duration_ms), "dim")
     console.print(summary)
     console.print(Text(closing_line(report, calls), "bold green" if report.ok else "bold red"))
 
 
 def _phase(runbook: RunbookReport, phase: PhaseReport, width: int) -> RenderableType:
     title = Text(f"\n{runbook.name}/{phase.name} ", "bold").append(str(phase.gate), GATES[phase.gate])
-    if phase.gate in (Gate.AHEAD, Gate.PAST):
-        return title
+    if phase.gate in WORDS:
+        return title.append(WORDS[phase.gate], "dim")
     parts: list[RenderableType] = [title]
     for verdict in phase.checks:
         parts.append(_row(verdict, narrow=width < NARROW))
@@ -80,6 +82,8 @@ def _said(verdict: Verdict) -> Text:
     said = Text(plain(verdict.message))
     if verdict.outcome is not Outcome.PASSED:
         said.stylize("" if verdict.went_wrong else "dim")
+    if verdict.duration_ms >= SLOW_MS:
+        said.append(f" ({took(verdict.duration_ms)})", "dim")
     if verdict.went_wrong:
         said.append(f"\n{verdict.source}", "dim")
     return said

@@ -9,7 +9,7 @@ from sqlalchemy import URL
 
 from pipestate.config import shown
 from pipestate.safe import json_text
-from pipestate.verify.report import PhaseReport, Report, RunbookReport, count
+from pipestate.verify.report import DatabaseInfo, PhaseReport, Report, RunbookReport, count
 from pipestate.verify.verdict import Verdict
 
 SCHEMA = Path(__file__).with_name("verify.schema.json")
@@ -20,22 +20,25 @@ def as_json(report: Report) -> str:
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    info = report.database
     return {
         "schema_version": 1,
         "ok": report.ok,
-        "database": {
-            "url": info.url,
-            "dialect": info.dialect,
-            "server_version": info.server_version,
-            "revision": info.revision,
-            "head": info.head,
-        },
+        "database": database_as_data(report.database),
         "started_at": instant(report.started_at),
         "duration_ms": report.duration_ms,
         "summary": report.summary(),
         "warnings": list(report.warnings),
         "runbooks": [_runbook(runbook) for runbook in report.runbooks],
+    }
+
+
+def database_as_data(info: DatabaseInfo) -> dict[str, Any]:
+    return {
+        "url": info.url,
+        "dialect": info.dialect,
+        "server_version": info.server_version,
+        "revision": info.revision,
+        "head": info.head,
     }
 
 
@@ -77,11 +80,11 @@ def _phase(phase: PhaseReport) -> dict[str, Any]:
     return {
         "name": phase.name,
         "gate": str(phase.gate),
-        "checks": [_check(verdict) for verdict in phase.checks],
+        "checks": [check_as_data(verdict) for verdict in phase.checks],
     }
 
 
-def _check(verdict: Verdict) -> dict[str, Any]:
+def check_as_data(verdict: Verdict) -> dict[str, Any]:
     return {
         "id": verdict.check_id,
         "outcome": str(verdict.outcome),

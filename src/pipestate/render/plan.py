@@ -27,6 +27,7 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 def plan_as_data(plan: Plan) -> dict[str, Any]:
     return {
+        "schema_version": 1,
         "revision": plan.position.current,
         "head": plan.position.head,
         "steps": [_step(step) for step in plan.steps],

@@ -31,7 +31,7 @@ def rows_table(rows: Rows, width: int, *, most: int | None = None, total: int = 
     columns = [name for name in names if name not in empty] or names
     cells = [[_value(row.get(name)) for name in columns] for row in shown]
     parts: list[RenderableType] = [
-        _beside(columns, cells) if _fits(columns, cells, width) else _below(columns, cells, width)
+        _beside(columns, cells) if fits(columns, cells, width) else _below(columns, cells, width)
     ]
     if empty and columns != empty:
         parts.append(Text(f"NULL in every row: {plain(', '.join(empty))}", "dim"))
@@ -39,7 +39,8 @@ def rows_table(rows: Rows, width: int, *, most: int | None = None, total: int = 
     return Group(*parts)
 
 
-def _fits(columns: Sequence[str], cells: Sequence[Sequence[Text]], width: int) -> bool:
+def fits(columns: Sequence[str], cells: Sequence[Sequence[Text]], width: int) -> bool:
+    """Say whether the columns have room beside each other."""
     widest = (
         max(cell_len(plain(name)), *(row[number].cell_len for row in cells))
         for number, name in enumerate(columns)
@@ -64,9 +65,7 @@ def _below(columns: Sequence[str], cells: Sequence[Sequence[Text]], width: int) 
 def _folded(columns: Sequence[str], row: Sequence[Text], width: int) -> list[RenderableType]:
     lines: list[Text] = []
     for name, value in zip(columns, row, strict=True):
-        pair = Text(f"{plain(name)}: ", "dim").append_text(
-            Text(value.plain[:LONGEST_VALUE], value.style or "none")
-        )
+        pair = Text().append(f"{plain(name)}: ", "dim").append(value.plain[:LONGEST_VALUE], value.style)
         if len(value.plain) > LONGEST_VALUE:
             pair.append("…", "dim")
         if lines and lines[-1].cell_len + 2 + pair.cell_len <= width - 2:

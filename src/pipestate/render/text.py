@@ -12,6 +12,14 @@ def evidence_lines(verdict: Verdict) -> list[str]:
     return rows + more_rows(verdict.evidence_rows, len(rows))
 
 
+def took(milliseconds: float) -> str:
+    """
+    >>> took(80.4), took(3210)
+    ('80 ms', '3.2 s')
+    """
+    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
 def more_rows(total: int, shown: int) -> list[str]:
     """
     >>> more_rows(1244, 10), more_rows(3, 3)
@@ -35,7 +43,7 @@ def closing_line(report: Report, calls: Calls) -> str:
         if phase.gate is Gate.OPEN and phase.opens
     ]
     if closed:
-        return f"Closed: {', '.join(closed)}. Fix what failed above, then verify again."
+        return f"Closed: {', '.join(closed)}. Fix what failed, then verify again."
     if opened:
         upgrade = calls.alembic("upgrade head")
         return f"Open: {', '.join(opened)}. The revisions behind it may run: {upgrade}"

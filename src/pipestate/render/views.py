@@ -1,55 +1,33 @@
 """The runbooks' views on the terminal: a table each, with bars where it is a distribution."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pipestate.render.rows import rows_table
 from pipestate.render.text import more_rows
 from pipestate.safe import plain
+from pipestate.standing.distribution import Rows, is_distribution
 from pipestate.verify.run import Shown
-from pipestate.verify.values import Json
 
 BAR = 30
-Rows = Sequence[Mapping[str, Json]]
 
 
-def print_views(views: Sequence[Shown], console: Console) -> None:
+def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> Iterator[RenderableType]:
+    """Draw each view that has rows, or an error; `named` says of each from which page it is."""
     for view in views:
-        console.print(Text(f"\n{view.id}", "bold"))
+        if not view.error and not view.rows:
+            continue
+        title = Text().append(f"\n{plain(view.id)}", "bold")
+        yield title.append(f"  {plain(view.runbook)}", "dim") if named else title
         if view.error:
-            console.print(Text(plain(view.error), "red"))
-        elif not view.rows:
-            console.print(Text("(none)", "dim"))
-        else:
-            show = _distribution if is_distribution(view.rows) else rows_table
-            console.print(show(view.rows, console.width))
-            for more in more_rows(view.total, len(view.rows)):
-                console.print(Text(more, "dim"))
-
-
-def views_as_data(views: Sequence[Shown]) -> dict[str, Any]:
-    return {view.id: {"error": view.error, "rows": list(view.rows)} for view in views}
-
-
-def is_distribution(rows: Rows) -> bool:
-    """Names with numbers, largest first, and little else.
-
-    >>> is_distribution([{"region": "north", "orders": 12}, {"region": "south", "orders": 3}])
-    True
-    >>> is_distribution([{"region": "north", "error": "no address"}])
-    False
-    """
-    columns = list(rows[0])
-    if not 2 <= len(columns) <= 3:
-        return False
-    numbers = [row[columns[1]] for row in rows]
-    amounts = [number for number in numbers if isinstance(number, int) and number >= 0]
-    named = all(isinstance(row[columns[0]], str) for row in rows)
-    return named and len(amounts) == len(rows) and amounts == sorted(amounts, reverse=True)
+            yield Text(plain(view.error), "red")
+            continue
+        show = _distribution if is_distribution(view.rows) else rows_table
+        yield show(view.rows, width)
+        yield from (Text(more, "dim") for more in more_rows(view.total, len(view.rows)))
 
 
 def _distribution(rows: Rows, width: int) -> RenderableType:

@@ -7,7 +7,8 @@ from pipestate.runbook.statement import Token, tokens
 # The ledger's views and tables: `pipestate.soak` on PostgreSQL, `pipestate_soak` on SQLite.
 LEDGER = frozenset(
     {
-        *("latest_observation", "observed", "soak", "sign_off", "backfill", "rehearsed", "compat"),
+        *("latest_observation", "observed", "soak", "soak_since", "sign_off"),
+        *("backfill", "rehearsed", "compat"),
         *("run", "result", "attestation", "observation", "object", "backfill_progress", "rehearsal"),
     }
 )

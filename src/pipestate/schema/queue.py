@@ -24,6 +24,7 @@ jobs = Table(
     Column("status", String, server_default="pending", nullable=False, info=ADOPTED),
     time("created_at", default=True, adopted=True),
     PrimaryKeyConstraint("id", name="pk_jobs"),
+    Index("idx_jobs_created_at", "created_at"),
 )
 
 job_results = Table(

@@ -32,6 +32,16 @@ def _counter_rule(stage: str) -> CheckConstraint:
     )
 
 
+def _contradicts() -> str:
+    """Say which sites the index on contradictions holds: those that the check `counters-consistent` finds."""
+    wrong = [
+        *(f"{stage}_completed > ({stage}_total - {stage}_failed)" for stage in STAGES),
+        f"(current_stage = '{COMPLETED}' AND coordinator_enqueued)",
+        "(current_stage IS NULL AND ocr_total > 0)",
+    ]
+    return f"CASE WHEN {' OR '.join(wrong)} THEN 1 ELSE 0 END = 1"
+
+
 sites = Table(
     "sites",
     metadata,
@@ -74,6 +84,12 @@ sites = Table(
         "coordinator_enqueued",
         postgresql_where=text("coordinator_enqueued = false"),
         sqlite_where=text("coordinator_enqueued = false"),
+    ),
+    Index(
+        "idx_sites_contradictions",
+        "subdomain",
+        postgresql_where=text(_contradicts()),
+        sqlite_where=text(_contradicts()),
     ),
     comment="Sites and the one account of their pipeline state: current_stage, counters, last error",
 )

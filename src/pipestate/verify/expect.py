@@ -118,6 +118,11 @@ def _compare(comparison: Comparison, value: object) -> tuple[Outcome, str]:
     return (Outcome.PASSED if _HOLDS[comparison.op](*sides) else Outcome.FAILED), said
 
 
+def holds(comparison: Comparison, value: object) -> bool:
+    """Say whether one comparison of a criterion holds for a value; what cannot be compared does not."""
+    return _compare(comparison, value)[0] is Outcome.PASSED
+
+
 def _comparable(observed: object, required: Value) -> tuple[object, object] | None:
     """Both sides as one kind of value, or None where that would be a guess."""
     if isinstance(required, bool):

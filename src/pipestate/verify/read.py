@@ -23,6 +23,11 @@ from pipestate.verify.values import Result
 AS_WRITTEN = {"no_parameters": True}
 CHUNK = 1000
 
+FENCED = "pipestate_fenced"  # in the `info` of a connection whose savepoint stays for many reads
+SET = "SAVEPOINT pipestate_check"
+UNDO = "ROLLBACK TO SAVEPOINT pipestate_check"
+RELEASE = "RELEASE SAVEPOINT pipestate_check"
+
 _FIRST = "WITH pipestate_rows AS MATERIALIZED (\n{sql}\n) SELECT * FROM pipestate_rows LIMIT {most}"
 _COUNT = "SELECT count(*) FROM (\n{sql}\n) AS pipestate_rows"
 
@@ -39,29 +44,49 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Re
     Raises QueryFailed where it fails, takes too long, or returns what Python cannot hold. A connection
     that is lost is not the query's fault, and raises what the driver did.
     """
-    with _guarded(connection, timeout_s):
+    with guarded(connection, timeout_s) as first:
         try:
             if connection.dialect.name == "sqlite":
                 return _counted_here(_execute(connection, ledger_names(sql)), most)
             if explains(sql, connection.dialect.name):
-                return _counted_here(_execute(connection, sql), most)
-            return _counted_there(connection, sql, most)
+                return _counted_here(_execute(connection, first + sql), most)
+            return _counted_there(connection, first, sql, most)
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
-            raise QueryFailed(_reason(error, timeout_s)) from error
+            raise QueryFailed(explain(error, timeout_s)) from error
         except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise QueryFailed(_unreadable(why)) from error
+
+
+@contextmanager
+def fence(connection: Connection) -> Iterator[None]:
+    """Keep one savepoint for many reads: each begins by rolling back to it, in the message that brings its query.
+
+    What a read has left behind, an error or a setting that a function changed, is gone before the next one, as
+    with a savepoint of its own, at a third of the messages. For drivers that take several statements at once.
+    """
+    if connection.dialect.driver != "psycopg2":
+        yield
+        return
+    connection.exec_driver_sql(SET)
+    connection.info[FENCED] = True
+    try:
+        yield
+    finally:
+        if not connection.invalidated:
+            del connection.info[FENCED]
+            db.send(connection, UNDO, RELEASE)
 
 
 def _execute(connection: Connection, sql: str) -> CursorResult[tuple[object, ...]]:
     return connection.exec_driver_sql(planned_anew(connection, sql), execution_options=AS_WRITTEN)
 
 
-def _counted_there(connection: Connection, sql: str, most: int) -> Result:
+def _counted_there(connection: Connection, first: str, sql: str, most: int) -> Result:
     """PostgreSQL: one row more than is shown tells whether there are more."""
-    found = _execute(connection, _FIRST.format(sql=sql, most=most + 1))
+    found = _execute(connection, first + _FIRST.format(sql=sql, most=most + 1))
     columns, as_tuple = tuple(found.keys()), rows_of(found)
     rows = [as_tuple(row) for row in found.fetchall()]
     total = len(rows)
@@ -82,22 +107,29 @@ def _counted_here(found: CursorResult[tuple[object, ...]], most: int) -> Result:
 
 
 @contextmanager
-def _guarded(connection: Connection, timeout_s: float) -> Iterator[None]:
-    """A savepoint and a deadline of its own: after an error PostgreSQL would refuse everything else."""
+def guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
+    """A savepoint and a deadline of its own: after an error PostgreSQL would refuse everything else.
+
+    Yields what the query's message begins with: nothing, or behind a fence the way back to its savepoint.
+    """
     if connection.dialect.name == "sqlite":
         db.set_deadline(connection, timeout_s)
-        yield
+        yield ""
         return
-    milliseconds = max(1, int(timeout_s * 1000))
-    db.send(connection, "SAVEPOINT pipestate_check", f"SET LOCAL statement_timeout = {milliseconds}")
+    limit = f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
+    if FENCED in connection.info:
+        yield f"{UNDO}; {limit}; "
+        return
+    db.send(connection, SET, limit)
     try:
-        yield
+        yield ""
     finally:
         if not connection.invalidated:
-            db.send(connection, "ROLLBACK TO SAVEPOINT pipestate_check", "RELEASE SAVEPOINT pipestate_check")
+            db.send(connection, UNDO, RELEASE)
 
 
-def _reason(error: DBAPIError, timeout_s: float) -> str:
+def explain(error: DBAPIError, timeout_s: float) -> str:
+    """Say in one sentence why a query gave no answer."""
     text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
         return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"

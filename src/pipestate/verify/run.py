@@ -1,25 +1,23 @@
 """Running checks: one snapshot, each check under its own timeout and savepoint, an error stops nobody."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from functools import partial
+from itertools import count, groupby
 
 from sqlalchemy import URL, Connection
 
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
-from pipestate.interrupt import cancelled_together
-from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.progress import Checking, unwatched
+from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
+from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
-from pipestate.verify.read import QueryFailed, read
+from pipestate.verify.read import QueryFailed, fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
@@ -40,21 +38,49 @@ def verify(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
+    on_check: Checking = unwatched,
 ) -> Report:
     """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
+    start = time.perf_counter()
+    with db.reader(url) as leader:
+        report = verify_on(
+            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
+        )
+    return replace(report, duration_ms=_milliseconds(start))
+
+
+def verify_on(
+    leader: Connection,
+    url: URL,
+    phases: Sequence[tuple[Runbook, Phase]],
+    position: Position,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    jobs: int = 1,
+    on_check: Checking = unwatched,
+) -> Report:
+    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
-    with db.reader(url) as leader:
-        position = locate(leader)
-        asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
-        info = describe(leader, url, position)
-        warnings = look_around(leader)
-        tell_files(leader, asked, position.paths)
-        verdicts = _run_all(
-            leader, url, asked, timeout_s, 1 if dialect == "sqlite" else jobs, paths=position.paths
-        )
-    duration = (time.perf_counter() - start) * 1000
-    return Report(info, started_at, round(duration, 1), assemble(phases, asked, verdicts, position), warnings)
+    asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
+    info = describe(leader, url, position)
+    warnings = look_around(leader)
+    tell_files(leader, asked, position.paths)
+    verdicts = share_out(
+        leader,
+        url,
+        asked,
+        _telling(asked, timeout_s, on_check),
+        jobs=1 if dialect == "sqlite" else jobs,
+        prepare=partial(tell_files, asked=asked, paths=position.paths),
+        within=fence,
+    )
+    found = assemble(phases, asked, verdicts, position)
+    return Report(info, started_at, _milliseconds(start), found, warnings)
+
+
+def _milliseconds(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 1)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
@@ -97,41 +123,18 @@ def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position)
     return PhaseReport(phase.name, Gate(place) if place else gate_of(checks), phase.opens, checks)
 
 
-def _run_all(
-    leader: Connection,
-    url: URL,
-    asked: Sequence[Asked],
-    timeout_s: float,
-    jobs: int,
-    *,
-    paths: Mapping[str, Path],
-) -> list[Verdict]:
-    """On one connection, or on several that share the leader's snapshot."""
-    if jobs < 2 or len(asked) < 2:
-        return [run_check(leader, each, timeout_s) for each in asked]
-    snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
-    todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(asked)):
-        todo.put(number)
-    verdicts: dict[int, Verdict] = {}
+def _telling(
+    asked: Sequence[Asked], timeout_s: float, on_check: Checking
+) -> Callable[[Connection, Asked], Verdict]:
+    """Return a `run_check` that first tells which check it is, of how many; what is skipped does not count."""
+    total, numbers = sum(each.skipped is None for each in asked), count(1)
 
-    def work(connection: Connection) -> None:
-        while True:
-            try:
-                number = todo.get_nowait()
-            except Empty:
-                return
-            verdicts[number] = run_check(connection, asked[number], timeout_s)
+    def run(connection: Connection, each: Asked) -> Verdict:
+        if each.skipped is None:
+            on_check(f"{each.runbook.name}/{each.phase.name}/{each.check.id}", next(numbers), total)
+        return run_check(connection, each, timeout_s)
 
-    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
-        others = [stack.enter_context(db.reader(url, snapshot=snapshot)) for _ in range(jobs - 1)]
-        for other in others:
-            tell_files(other, asked, paths)
-        working = [pool.submit(work, connection) for connection in (leader, *others)]
-        with cancelled_together([leader, *others]):
-            for future in working:
-                future.result()
-    return [verdicts[number] for number in range(len(asked))]
+    return run
 
 
 def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
@@ -164,26 +167,30 @@ class Shown:
     rows: tuple[dict[str, Json], ...]
     error: str | None
     total: int = 0
+    runbook: str = ""
 
 
 def run_views(
     connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
 ) -> list[Shown]:
-    """The views of the phases that have been reached."""
-    shown_views: dict[str, Shown] = {}
-    for _, phase in phases:
+    """The views of the phases that have been reached, page by page."""
+    shown_views: dict[tuple[str, str], Shown] = {}
+    for runbook, phase in phases:
         for view in phase.views_for(connection.dialect.name):
             # A view goes on after its phase: only its own `until` ends it.
             scopes = ((phase.from_, None), (view.from_, view.until))
-            if any(position.place(*scope) for scope in scopes) or view.id in shown_views:
-                continue
-            try:
-                result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
-            except QueryFailed as error:
-                shown_views[view.id] = Shown(view.id, (), str(error))
-            else:
-                shown_views[view.id] = Shown(view.id, result.records(), None, result.total)
+            key = (runbook.name, view.id)
+            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
+                shown_views[key] = _shown(connection, runbook, view, timeout_s)
     return list(shown_views.values())
+
+
+def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
+    try:
+        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+    except QueryFailed as error:
+        return Shown(view.id, (), str(error), runbook=runbook.name)
+    return Shown(view.id, result.records(), None, result.total, runbook.name)
 
 
 def _verdict(

@@ -131,8 +131,12 @@ def test_a_row_that_is_locked_for_a_while_is_waited_for(
     said: list[str] = []
     with pg_orders.database.engine.connect() as other:
         other.exec_driver_sql("UPDATE orders SET old = 'x' WHERE id = 30")
-        threading.Timer(0.3, other.commit).start()
-        done = pg_orders.run(size=10, on_wait=said.append)
+
+        def let_go(sentence: str) -> None:
+            said.append(sentence)
+            other.commit()
+
+        done = pg_orders.run(size=10, on_wait=let_go)
         assert (done.rows_updated, said) == (
             50,
             ["somebody keeps rows of orders locked: trying again for 30 s"],
@@ -198,3 +202,24 @@ def test_rows_that_a_policy_hides_are_an_error(pg_orders: Orders) -> None:
             assert run(connection, find(tmp_path, "postgresql"), How()).rows_updated == 5
     finally:
         pg.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(
+    ("way", "first", "second"),
+    [
+        ("RANGE (id)", "FROM (0) TO (30)", "FROM (30) TO (1000)"),
+        ("HASH (id)", "WITH (MODULUS 2, REMAINDER 0)", "WITH (MODULUS 2, REMAINDER 1)"),
+    ],
+)
+def test_a_partitioned_table_is_walked_in_the_order_of_its_key(
+    pg_orders: Orders, way: str, first: str, second: str
+) -> None:
+    pg_orders.database.run(
+        f"CREATE TABLE orders (id integer PRIMARY KEY, state text, times integer NOT NULL DEFAULT 0, old text) "
+        f"PARTITION BY {way}",
+        f"CREATE TABLE orders_a PARTITION OF orders FOR VALUES {first}",
+        f"CREATE TABLE orders_b PARTITION OF orders FOR VALUES {second}",
+    )
+    pg_orders.add(1, 50)
+    done = pg_orders.run(size=10)
+    assert (done.rows_updated, pg_orders.times()) == (50, {1: 50})

@@ -50,6 +50,26 @@ def test_it_is_newest_first_and_at_the_same_time_the_later_one_comes_first(fille
     ]
 
 
+def test_the_order_is_the_same_each_time_and_a_limit_cuts_it(ledger: Database) -> None:
+    """Everything at one moment: within a kind the later one comes first, whatever the limit leaves out."""
+    at = "'2026-01-20 10:00:00'" if ledger.is_sqlite else "'2026-01-20 10:00:00+00'"
+    for number in range(3):
+        ledger.run(
+            f"INSERT INTO pipestate.run (recorded_at, event, actor, reason) VALUES ({at}, 'purge', 'o', '{number}')",
+            "INSERT INTO pipestate.observation (observed_at, name, value, source, actor) "
+            f"VALUES ({at}, 'depth', {number}, 'probe', 'cron')",
+            "INSERT INTO pipestate.attestation (signed_at, runbook, phase, name, person) "
+            f"VALUES ({at}, 'orders', 'ready', 'backup{number}', 'dba')",
+        )
+    whole = read(ledger)
+    assert len(whole) == 9
+    for kind in ("purge", "observation", "sign-off"):
+        ids = [entry.id for entry in whole if entry.kind == kind]
+        assert ids == sorted(ids, reverse=True), kind
+    for limit in range(1, 10):
+        assert read(ledger, limit=limit) == whole[:limit]
+
+
 def test_times_have_their_zone(filled: Database) -> None:
     assert all(timedelta(0) < NOW - entry.at.astimezone(UTC) < timedelta(days=4) for entry in read(filled))
 

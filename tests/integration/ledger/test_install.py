@@ -31,7 +31,7 @@ ALL = [
             "observation",
             "observed",
         ),
-        *("rehearsal", "rehearsed", "result", "run", "sign_off", "soak"),
+        *("rehearsal", "rehearsed", "result", "run", "sign_off", "soak", "soak_since"),
     )
 ]
 

@@ -118,6 +118,52 @@ def test_infinite_times_never_hold_and_break_nothing(pg_ledger: Database) -> Non
     assert pg_ledger.rows("SELECT * FROM pipestate.observed") == []
     pg_ledger.run(record("now() - interval '9 days'"), record("'infinity'", "closed"))
     assert soak(pg_ledger)["days_held"] is None
+    assert since(pg_ledger) == [(0, None, None)]
+
+
+def since(database: Database, phase: str = "one") -> list[tuple[Any, ...]]:
+    """Beginnings of the streak, the earliest first: records, days and the longest gap from there on."""
+    rows = database.rows(
+        "SELECT records, days_held, longest_gap_hours FROM pipestate.soak_since "
+        f"WHERE phase = '{phase}' ORDER BY records DESC"
+    )
+    return [
+        (row[0], *(None if value is None else round(float(str(value)), 1) for value in row[1:]))
+        for row in rows
+    ]
+
+
+def test_a_streak_can_be_counted_from_each_of_its_records(ledger: Database) -> None:
+    days = ((20, "open"), (12, "closed"), (10, "open"), (7, "open"), (6, "open"), (1, "open"))
+    run_timed(ledger, *(record(f"<{day} days ago>", gate) for day, gate in days))
+    assert since(ledger) == [(4, 10, 120), (3, 7, 120), (2, 6, 120), (1, 1, 24)]
+    ((*whole,),) = ledger.rows("SELECT * FROM pipestate.soak")
+    ((*first,),) = ledger.rows("SELECT * FROM pipestate.soak_since WHERE records = 4")
+    assert whole == first, "the whole streak is the one that begins with the first record"
+
+
+def test_from_a_record_behind_a_gap_the_gap_is_gone(ledger: Database) -> None:
+    run_timed(ledger, *(record(f"<{hours} hours ago>") for hours in (120, 96, 36, 24)))
+    assert since(ledger) == [(4, 5, 60), (3, 4, 60), (2, 1.5, 24), (1, 1, 24)]
+
+
+def test_the_gap_up_to_now_is_in_every_beginning(ledger: Database) -> None:
+    run_timed(ledger, record("<80 hours ago>"), record("<70 hours ago>"))
+    assert [gap for _, _, gap in since(ledger)] == [70, 70]
+
+
+def test_without_a_streak_there_is_one_row_and_no_beginning(ledger: Database) -> None:
+    run_timed(ledger, record("<10 days ago>"), record("<1 days ago>", "closed"))
+    ledger.run(record(ahead(ledger, "40 days"), phase="two"))
+    assert since(ledger) == since(ledger, "two") == [(0, None, None)]
+    assert since(ledger, "three") == []
+
+
+def test_a_closed_record_of_another_phase_ends_nothing(ledger: Database) -> None:
+    run_timed(
+        ledger, record("<9 days ago>"), record("<1 days ago>"), record("<2 days ago>", "closed", phase="two")
+    )
+    assert [records for records, _, _ in since(ledger)] == [2, 1]
 
 
 def test_the_latest_observation_has_its_age_and_the_last_ten_values(ledger: Database) -> None:
@@ -179,6 +225,11 @@ def ledger_columns(database: Database, view: str) -> tuple[str, ...]:
         ("observed", "name value age_seconds observed_at source actor last_ten gap_seconds"),
         (
             "soak",
+            "runbook phase records held_since last_record_at days_held hours_since_last_record "
+            "longest_gap_hours last_closed_at last_closed_by",
+        ),
+        (
+            "soak_since",
             "runbook phase records held_since last_record_at days_held hours_since_last_record "
             "longest_gap_hours last_closed_at last_closed_by",
         ),

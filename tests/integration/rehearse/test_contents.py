@@ -24,7 +24,7 @@ CHANGES = {
     "CREATE OR REPLACE VIEW open_orders AS SELECT id FROM orders": "view open_orders was",
     "CREATE OR REPLACE FUNCTION one() RETURNS integer LANGUAGE sql AS 'SELECT 2'": "function one() was",
     "ALTER TABLE orders DISABLE TRIGGER keeps": "trigger orders.keeps was",
-    "DROP POLICY everybody ON orders": "policy public.orders.everybody is gone",
+    "DROP POLICY everybody ON orders": "policy orders.everybody is gone",
     "ALTER TABLE shop.lines DROP CONSTRAINT lines_of_fkey": "constraint shop.lines.lines_of_fkey is gone",
     "GRANT SELECT ON orders TO PUBLIC": "table orders was",
     "COMMENT ON COLUMN orders.note IS 'why'": "column orders.note was",

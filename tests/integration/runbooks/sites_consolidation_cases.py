@@ -74,6 +74,18 @@ EXPAND = (
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_updated_at'::regclass",
         only="postgresql",
     ),
+    case("expand/gate-indexes", "that of contradictions is missing", "DROP INDEX idx_sites_contradictions"),
+    case("expand/gate-indexes", "that of rows at ocr is missing", "DROP INDEX idx_site_progress_ocr"),
+    *(
+        case("expand/gate-indexes", f"{name} is missing", f"DROP INDEX {name}", only="postgresql")
+        for name in ("idx_sites_legacy_times", "idx_site_progress_touched")
+    ),
+    case(
+        "expand/gate-indexes",
+        "an interrupted build left it invalid",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_contradictions'::regclass",
+        only="postgresql",
+    ),
 )
 
 BACKFILL = (
@@ -398,7 +410,11 @@ READINESS = (
             ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_stall_ms = NULL"),
             ("a lock had no timeout", "UPDATE pipestate.rehearsal SET bounded = false"),
             ("nobody knows of a lock", "UPDATE pipestate.rehearsal SET bounded = NULL"),
-            ("the clone was too small", rehearsal("0006", "0007", sites=149, when="1 days ago")),
+            (
+                "the clone was too small",
+                "ANALYZE sites",
+                rehearsal("0006", "0007", sites=149, when="1 days ago"),
+            ),
             ("it is older than 30 days", "UPDATE pipestate.rehearsal SET rehearsed_at = <30.01 days ago>"),
         )
     ),

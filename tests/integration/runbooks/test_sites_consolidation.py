@@ -1,5 +1,6 @@
 """What sites-consolidation promises besides its cases: ids, words, pasting into psql, corners."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
 
 PROMISED = {
     "preflight": {"backup-taken"},
-    "expand": {"counter-columns", "counter-indexes"},
+    "expand": {"counter-columns", "counter-indexes", "gate-indexes"},
     "backfill": {
         "code-deployed",
         "dry-run-done",
@@ -95,7 +96,7 @@ def test_both_engines_are_asked_the_same_and_require_the_same(engine: str) -> No
 
 def test_only_what_nobody_can_be_sure_of_does_not_block() -> None:
     warning = {check.id for phase in RUNBOOK.phases for check in phase.checks if check.level is Level.WARN}
-    assert warning == {"failure-rate", "possible-dependents", "rehearsed"}
+    assert warning == {"failure-rate", "gate-indexes", "possible-dependents", "rehearsed"}
 
 
 def test_no_way_back_counts_revisions() -> None:
@@ -372,6 +373,29 @@ def test_a_function_that_names_other_columns_is_no_dependent(postgres: Postgres)
 def test_a_gate_of_a_migration_is_no_record_of_the_phase(ready: Database) -> None:
     run_timed(ready, recorded("1 hours ago", "closed", event="gate"))
     assert check_of(ready, "readiness/soak") is PASSED
+
+
+@pytest.mark.parametrize(("days", "outcome"), [(8, PASSED), (6, FAILED)])
+def test_behind_a_gap_the_seven_days_begin_anew(ready: Database, days: int, outcome: Outcome) -> None:
+    """A weekend without a record closed the gate for good: the gap stayed in the streak."""
+    run_timed(
+        ready,
+        "DELETE FROM pipestate.run WHERE phase = 'backfill'",
+        *(recorded(f"{days * 24 + 60 + 24 * before} hours ago", "open") for before in range(9)),
+        *(recorded(f"{day} days ago", "open") for day in range(days, 0, -1)),
+    )
+    found = verdict(ready, RUNBOOK, "readiness/soak")
+    assert found.outcome is outcome, found.message
+    assert found.observed["days_held"] == days
+    assert found.observed["longest_gap_hours"] == pytest.approx(24, abs=0.1)
+
+
+def test_where_no_beginning_is_good_enough_the_message_names_the_gap(ready: Database) -> None:
+    run_timed(ready, "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>")
+    found = verdict(ready, RUNBOOK, "readiness/soak")
+    assert re.match(
+        r"longest_gap_hours is 72\.\d+, required <= 48; hours_since_last_record is 72", found.message
+    )
 
 
 def test_a_recorded_purge_ends_the_archive(contracted: Database) -> None:

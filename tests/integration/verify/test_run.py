@@ -8,6 +8,7 @@ import pytest
 
 from bed import Database
 from books import block, explained, page, run, write
+from pipestate.chain.position import Position
 from pipestate.errors import Unreachable
 from pipestate.verify.report import Gate
 from pipestate.verify.run import verify
@@ -125,6 +126,42 @@ def test_with_jobs_the_verdicts_stay_in_order(pg: Database, tmp_path: Path) -> N
     assert report.ok
 
 
+CONNECTED = (
+    "SELECT count(*) AS x FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = 'pipestate'"
+)
+
+NAP = "CREATE FUNCTION nap(seconds float8) RETURNS int LANGUAGE sql AS 'SELECT 1 FROM pg_sleep($1)'"
+
+
+def test_a_short_run_opens_no_second_connection(pg: Database, tmp_path: Path) -> None:
+    blocks = [block(f"{CONNECTED} AND {i} >= 0", check=f"c{i}") for i in range(10)]
+    assert run(pg, write(tmp_path, page(*blocks)), jobs=8).ok
+
+
+def test_others_join_a_run_that_takes_long(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipestate.verify.connections.ALONE_S", 0.05)
+    pg.run(NAP)
+    blocks = [
+        block("SELECT 1 AS x FROM nap(1)", check="long"),
+        block(CONNECTED, check="beside", require="x = 2"),
+    ]
+    report = run(pg, write(tmp_path, page(*blocks)), jobs=2)
+    assert report.ok, [verdict.message for verdict in report.verdicts()]
+
+
+def test_where_no_other_connection_is_to_be_had_one_does_it_all(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipestate.verify.connections.ALONE_S", 0.05)
+    pg.run(NAP, "DROP ROLE IF EXISTS lonely", "CREATE ROLE lonely LOGIN CONNECTION LIMIT 1")
+    lonely = Database(pg.url.set(username="lonely"))
+    blocks = [block(f"SELECT 1 AS x FROM nap(0.{i + 2})", check=f"c{i}") for i in range(3)]
+    assert run(lonely, write(tmp_path, page(*blocks)), jobs=3).ok
+
+
 def test_five_hundred_checks_on_an_empty_table(pg: Database, tmp_path: Path) -> None:
     pg.run("CREATE TABLE t (n int)")
     counts = "SELECT count(*) AS x FROM t WHERE n > {}"
@@ -175,3 +212,52 @@ def test_a_sqlite_file_that_does_not_exist_is_not_created(tmp_path: Path) -> Non
     with pytest.raises(Unreachable, match="there is no file"):
         verify(URL.create("sqlite", database=str(path)), [(book, book.phases[0])], lambda _: NOWHERE)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_it_tells_which_check_begins_and_what_is_skipped_does_not_count(
+    jobs: int, pg: Database, tmp_path: Path
+) -> None:
+    book = write(
+        tmp_path,
+        page(
+            block("SELECT 1 AS x", check="first"),
+            block("SELECT 2 - 1 AS x", check="not-yet", **{"from": "a1"}),
+            block("SELECT 3 - 2 AS x", check="second"),
+        ),
+    )
+    told: list[tuple[str, int, int]] = []
+    before_a1 = Position(frozenset({"a1"}), frozenset(), None, "a1")
+    run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: told.append(check))
+    assert {check for check, _, _ in told} == {"book/one/first", "book/one/second"}
+    assert sorted((number, total) for _, number, total in told) == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_function_of_one_check_sets_is_gone_for_the_next_one(
+    pg: Database, tmp_path: Path, jobs: int
+) -> None:
+    pg.run(
+        "CREATE FUNCTION poison() RETURNS text LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM set_config('statement_timeout', '1', true); RETURN set_config('TimeZone', 'Asia/Tokyo', true); END $$"
+    )
+    asked = "SELECT current_setting('TimeZone') AS zone, current_setting('statement_timeout') AS most"
+    runbook = write(
+        tmp_path,
+        page(
+            *(
+                block(
+                    f"SELECT poison() AS zone WHERE {n} > 0", check=f"bad-{n}", require="zone = 'Asia/Tokyo'"
+                )
+                for n in (1, 2, 3)
+            ),
+            *(block(f"SELECT {n} / 0 AS zone", check=f"broken-{n}", require="zone = 0") for n in (1, 2)),
+            *(
+                block(f"{asked} WHERE {n} > 0", check=f"good-{n}", require="zone = 'UTC' and most = '30s'")
+                for n in (1, 2, 3)
+            ),
+        ),
+    )
+    outcomes = {verdict.check_id: str(verdict.outcome) for verdict in run(pg, runbook, jobs=jobs).verdicts()}
+    assert {outcomes[f"good-{n}"] for n in (1, 2, 3)} == {"passed"}
+    assert {outcomes[f"broken-{n}"] for n in (1, 2)} == {"errored"}

@@ -52,7 +52,32 @@ def test_a_probe_that_fails_does_not_stop_the_others(tmp_path: Path, code: str, 
     assert (works.facts, works.error) == ({"fine": 1.0}, None)
 
 
-def test_a_probe_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    (probed,) = run_probes(ini(tmp_path, "[pipestate:observe]", "sqs = sqs https://queue"))
+def test_a_probe_that_is_not_there_is_named_with_its_line(tmp_path: Path) -> None:
+    (probed,) = run_probes(ini(tmp_path, "[pipestate:observe]", "backlog = kafka topic"))
     assert isinstance(probed.error, ConfigError)
-    assert "names the probe sqs, which is not installed; there are rq" in str(probed.error)
+    assert str(probed.error) == (
+        f"{tmp_path}/alembic.ini: backlog in [pipestate:observe]: there is no probe kafka; "
+        "there are command, http, rq, sqs"
+    )
+
+
+def test_one_number_has_the_name_of_its_line(tmp_path: Path) -> None:
+    """And the options may go on in the next lines."""
+    code = "def depth(ini, options):\n    return len(options.split())\n"
+    lines = (
+        "[pipestate:observe]",
+        "waiting = depth one two",
+        "    three",
+        "left = depth",
+        "  a",
+        "done = depth\ta",
+    )
+    with installed(tmp_path, "acme", code, probes={"depth": "acme:depth"}):
+        found = run_probes(ini(tmp_path, *lines))
+    assert [each.facts for each in found] == [{"waiting": 3.0}, {"left": 1.0}, {"done": 1.0}]
+
+
+def test_a_package_cannot_take_the_name_of_one_of_our_own(tmp_path: Path) -> None:
+    with installed(tmp_path, "acme", DEPTH, probes={"command": "acme:depth"}):
+        (probed,) = run_probes(ini(tmp_path, "[pipestate:observe]", "n = command echo 7"))
+    assert probed.facts == {"n": 7.0}

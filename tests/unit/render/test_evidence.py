@@ -12,7 +12,7 @@ from pipestate.render.console import print_report
 from pipestate.render.junit import as_junit
 from pipestate.render.machine import as_json
 from pipestate.render.markdown import as_markdown
-from pipestate.render.views import print_views
+from pipestate.render.views import show_views
 from pipestate.runbook.model import Level
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport
 from pipestate.verify.run import Shown
@@ -66,6 +66,6 @@ def test_nothing_is_said_of_more_where_all_is_shown() -> None:
 
 def test_a_view_counts_its_rows_too() -> None:
     screen = Console(width=100, file=io.StringIO(), no_color=True)
-    print_views([Shown("v", ({"a": "x", "b": "y"},), None, 60)], screen)
+    screen.print(*show_views([Shown("v", ({"a": "x", "b": "y"},), None, 60)], 100))
     assert isinstance(screen.file, io.StringIO)
     assert "and 59 more" in screen.file.getvalue()

@@ -32,6 +32,7 @@ from pipestate.ddl.postgresql.indexes import create_index, drop_index
 from pipestate.ddl.postgresql.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.postgresql.tables import (
+    analyze_table,
     create_table,
     create_view,
     drop_table,
@@ -45,6 +46,7 @@ __all__ = [
     "add_checks",
     "add_columns",
     "add_foreign_key",
+    "analyze_table",
     "archive_columns",
     "archive_table",
     "comment_column",

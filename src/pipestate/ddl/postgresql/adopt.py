@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pipestate.ddl import sql
 from pipestate.ddl.definitions import Shape
 from pipestate.ddl.postgresql.locks import lock_tables
+from pipestate.ddl.postgresql.partitions import is_partitioned
 
 
 def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:
@@ -39,9 +40,10 @@ def set_default(table: str, column: str, expression: str) -> None:
 
 def _refuse(shape: Shape) -> None:
     relation = sql.regclass(shape.table)
+    kinds, other = ("'r', 'p'", "no table") if shape.partitions else ("'r'", "not a plain table")
     sql.refuse_when(
-        f"(SELECT relkind <> 'r' FROM pg_class WHERE oid = {relation})",
-        f"{shape.table} exists, but is not a plain table (a view, or partitioned): rename it, "
+        f"(SELECT relkind NOT IN ({kinds}) FROM pg_class WHERE oid = {relation})",
+        f"{shape.table} exists, but is {other} (a view{'' if shape.partitions else ', or partitioned'}): rename it, "
         "or point the chain at another database or search_path",
     )
     missing = (
@@ -55,9 +57,12 @@ def _refuse(shape: Shape) -> None:
         "or point the chain at another database or search_path",
         missing=missing,
     )
+    alone = "indnkeyatts = 1"
+    if shape.partitions:  # the key that rows are partitioned by must be in every unique index
+        alone = f"(indnkeyatts = 1 OR {is_partitioned(shape.table)})"
     unique = (
         f"EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] "
-        f"WHERE indrelid = {relation} AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 "
+        f"WHERE indrelid = {relation} AND indisunique AND indisvalid AND indpred IS NULL AND {alone} "
         f"AND attname = {sql.literal(shape.key)})"
     )
     sql.refuse_when(

@@ -20,7 +20,7 @@ def update_in_batches(
         _run(table, [key] if isinstance(key, str) else key, size=size, at_once=False, quiet=False)
 
 
-def run_batches(table: str, key: Sequence[str], *, quiet: bool = False) -> None:
+def run_batches(table: str, key: Sequence[str], *, quiet: bool = False, size: int = BATCH_SIZE) -> None:
     """Run what `pipestate.work` holds: in batches that commit or, where that is not allowed, in one statement.
 
     With `quiet`, the application's triggers do not fire, where the role may ask for that: one that sets the time
@@ -28,7 +28,7 @@ def run_batches(table: str, key: Sequence[str], *, quiet: bool = False) -> None:
     """
     committing = may_commit()
     with sql.autocommit() if committing else nullcontext():
-        _run(table, key, size=BATCH_SIZE, at_once=not committing, quiet=quiet)
+        _run(table, key, size=size, at_once=not committing, quiet=quiet)
 
 
 def _run(table: str, key: Sequence[str], *, size: int, at_once: bool, quiet: bool) -> None:

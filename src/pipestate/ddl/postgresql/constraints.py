@@ -5,6 +5,12 @@ from collections.abc import Mapping
 from pipestate.ddl import objects, sql
 from pipestate.ddl.postgresql.archive import parents
 from pipestate.ddl.postgresql.locks import lock_tables
+from pipestate.ddl.postgresql.partitions import (
+    add_to_partitions,
+    is_partitioned,
+    no_steps_for_partitions,
+    validate_partitions,
+)
 
 
 def add_checks(table: str, checks: Mapping[str, str]) -> None:
@@ -21,7 +27,14 @@ def add_checks(table: str, checks: Mapping[str, str]) -> None:
 
 
 def add_foreign_key(
-    table: str, name: str, column: str, target: str, *, on_delete: str, target_column: str = "id"
+    table: str,
+    name: str,
+    column: str,
+    target: str,
+    *,
+    on_delete: str,
+    target_column: str = "id",
+    partitions: bool = False,
 ) -> None:
     """A named foreign key, unless the table has one of its own on that column to that target."""
     child, parent = sql.name(column), sql.name(target_column)
@@ -46,11 +59,27 @@ def add_foreign_key(
         actual=f"(SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = {sql.regclass(table)} "
         f"AND conname = {sql.literal(name)})",
     )
-    definition = (
-        f"FOREIGN KEY ({child}) REFERENCES {sql.name(target)} ({parent}) ON DELETE {on_delete} NOT VALID"
-    )
-    _add(table, {name: definition}, lock=[table, target], missing={name: missing})
+    definition = f"FOREIGN KEY ({child}) REFERENCES {sql.name(target)} ({parent}) ON DELETE {on_delete}"
+    if sql.is_offline() and not partitions:
+        sql.refuse_when(f"{missing} AND {is_partitioned(table)}", no_steps_for_partitions(table))
+    elif sql.is_offline() or sql.holds(is_partitioned(table)):
+        _add_by_partition(table, name, definition, target, f"{missing} AND {is_partitioned(table)}")
+    _add(table, {name: f"{definition} NOT VALID"}, lock=[table, target], missing={name: missing})
     validate(table, name, required=False)
+
+
+def _add_by_partition(table: str, name: str, definition: str, target: str, needed: str) -> None:
+    """Give each partition the foreign key, validate it there, then let the table take them over."""
+    lock_tables(table, target, when=needed)
+    add_to_partitions(table, name, definition, needed)
+    with sql.autocommit():
+        validate_partitions(table, name, needed)
+    lock_tables(table, target, when=needed)
+    sql.do_when(
+        needed,
+        f"ALTER TABLE {sql.name(table)} ADD CONSTRAINT {sql.name(name)} {definition}",
+        objects.remember("constraint", f"{table}.{name}"),
+    )
 
 
 def drop_constraint(table: str, name: str) -> None:

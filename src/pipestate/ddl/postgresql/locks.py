@@ -7,13 +7,15 @@ then it says who is in the way.
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from alembic import op
 from sqlalchemy import Connection, text
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.postgresql import waiting
 
 # "pipe", "stat" as two integers: the advisory lock that every migration of the chain takes.
 LOCK_KEY = (0x70697065, 0x73746174)
@@ -45,7 +47,7 @@ def lock_tables(
 
     1. With a short lock_timeout, ask for all of them in one subtransaction: all or none.
     2. Where one is not available, note who holds it, give everything back, pause, ask again.
-    3. When patience ends, fail with the holder's pid and query.
+    3. After some seconds, warn once of who holds it; when patience ends, fail with the holder's pid and query.
 
     A lower deadlock_timeout, where the role may set it, makes PostgreSQL cancel an autovacuum that is
     in the way; it does so only for those who wait longer than that.
@@ -59,9 +61,11 @@ def lock_tables(
     declare = f"""  targets text;
   holders text;
   pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '{waiting.SERVER_TELLS_AFTER_S:g} seconds';
   give_up_at timestamptz := clock_timestamp() + interval '{patience_s:g} seconds';"""
-    sql.do(
-        f"""  IF NOT ({when}) THEN RETURN; END IF;
+    with _told(tables, patience_s):
+        sql.do(
+            f"""  IF NOT ({when}) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM ({wanted}) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -87,11 +91,26 @@ def lock_tables(
     IF clock_timestamp() >= give_up_at THEN
       {gave_up}
     END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
     pause := least(pause * 2, 2);
   END LOOP;""",
-        declare,
-        why=f"lock {', '.join(tables) or 'them'} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
+            declare,
+            why=f"lock {', '.join(tables) or 'them'} where needed: {timeout_ms} ms at a time, for up to {patience_s:g} s",
+        )
+
+
+def _told(tables: Sequence[str], patience_s: float) -> AbstractContextManager[None]:
+    """Say on stderr when the lock does not come at once; a script says it by itself."""
+    if sql.is_offline():
+        return nullcontext()
+    named = ", ".join(tables) or "what goes with the table"
+    return waiting.telling_of_wait(
+        op.get_bind(),
+        f"still waiting for a lock on {named}: for up to {patience_s:g} s, {LOCK_TIMEOUT_MS} ms at a time",
     )
 
 

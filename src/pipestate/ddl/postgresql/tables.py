@@ -65,6 +65,11 @@ def drop_view(name: str) -> None:
     sql.emit(objects.forget("view", name))
 
 
+def analyze_table(table: str) -> None:
+    with sql.autocommit():
+        sql.execute_when(f"ANALYZE {sql.name(table)}", f"{sql.regclass(table)} IS NOT NULL")
+
+
 def replace_comment(table: str, comment: str, *, revision: str) -> None:
     archive.create_archive("", "true")
     values = sql.literals(("comment", table, revision))

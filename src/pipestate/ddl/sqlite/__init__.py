@@ -34,6 +34,7 @@ from pipestate.ddl.sqlite.indexes import create_index, drop_index
 from pipestate.ddl.sqlite.ledger import install_ledger, install_objects, remove_ledger, remove_objects
 from pipestate.ddl.sqlite.locks import lock_tables
 from pipestate.ddl.sqlite.tables import (
+    analyze_table,
     create_table,
     create_view,
     drop_table,
@@ -47,6 +48,7 @@ __all__ = [
     "add_checks",
     "add_columns",
     "add_foreign_key",
+    "analyze_table",
     "archive_columns",
     "archive_table",
     "comment_column",

@@ -26,8 +26,16 @@ def add_checks(table: str, checks: Mapping[str, str]) -> None:
 
 
 def add_foreign_key(
-    table: str, name: str, column: str, target: str, *, on_delete: str, target_column: str = "id"
+    table: str,
+    name: str,
+    column: str,
+    target: str,
+    *,
+    on_delete: str,
+    target_column: str = "id",
+    partitions: bool = False,
 ) -> None:
+    del partitions  # SQLite has none
     if sql.is_offline():
         return
     for key in look.inspector().get_foreign_keys(table):

@@ -8,6 +8,8 @@ from pipestate.ddl.sqlite import look
 
 
 def create_index(index: Index) -> None:
+    if not _is_wanted(index):
+        return
     actual = None if sql.is_offline() else look.index_definition(index.name)
     if actual is None:
         sql.emit(index.statement())
@@ -23,7 +25,17 @@ def create_index(index: Index) -> None:
         warn("index %s was another one (%s): rebuilt as %s", index.name, actual, index.statement())
 
 
-def drop_index(name: str) -> None:
+def _is_wanted(index: Index) -> bool:
+    """Say whether this table has what the index needs."""
+    if index.types:
+        return False
+    if not index.needs or sql.is_offline():
+        return True
+    return look.has_table(index.table) and set(index.needs) <= set(look.column_names(index.table))
+
+
+def drop_index(name: str, *, partitions: bool = False) -> None:
+    del partitions  # SQLite has none
     if objects.is_ours_on_sqlite("index", name):
         sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
         sql.emit(objects.forget("index", name))

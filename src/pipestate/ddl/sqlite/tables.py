@@ -37,6 +37,10 @@ def drop_table(name: str) -> None:
     sql.emit(objects.forget("table", name))
 
 
+def analyze_table(_table: str) -> None:
+    """SQLite plans by the schema."""
+
+
 def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
     sql.emit(f"DROP VIEW IF EXISTS {sql.name(name)}")
     sql.emit(f"CREATE VIEW {sql.name(name)} AS {queries['sqlite']}")

@@ -21,9 +21,9 @@ def backfill(
     batch_size: BatchSize = None,
     json_: AsJson = False,
 ) -> None:
-    """Give sites that stand still in OCR counters from the documents that are there.
+    """Give sites that stand still in OCR counters from the documents that are there, where they still need it.
 
-    It touches only what still needs it: pipestate backfill --dry-run --storage-dir /srv/sites
+    Example: pipestate backfill --dry-run --storage-dir /srv/sites
     """
     from pipestate.pipeline import backfill as library
     from pipestate.pipeline.planning import any_failed

@@ -28,7 +28,7 @@ StorageDir = Annotated[
     Path | None,
     typer.Option(
         "--storage-dir",
-        metavar="D",
+        metavar="DIR",
         help="Where the sites' files are; else STORAGE_DIR.",
         show_default=False,
         envvar="STORAGE_DIR",
@@ -36,7 +36,8 @@ StorageDir = Annotated[
     ),
 ]
 ThresholdHours = Annotated[
-    float, typer.Option("--threshold-hours", metavar="H", help="Untouched for so long is stuck.")
+    float,
+    typer.Option("--threshold-hours", metavar="HOURS", help="Stuck is what nobody touched for so long."),
 ]
 
 

@@ -31,7 +31,7 @@ def say_exported(file: Path, number: int) -> None:
 @app.command()
 @project_options
 def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) -> None:
-    """How full the queues are, and what stands in the way.
+    """Show how full the queues are, and what stands in the way.
 
     Example: pipestate queues show
     """
@@ -94,7 +94,9 @@ def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result
 @project_options
 def restore(
     project: Project,
-    file: Annotated[Path, typer.Argument(help="The file that queues clear wrote.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What queues clear wrote.", show_default=False)
+    ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would come back; change nothing.")
     ] = False,

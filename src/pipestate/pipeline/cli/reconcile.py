@@ -26,10 +26,13 @@ def reconcile(
     threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
         str | None,
-        typer.Option("--site", metavar="S", help="Only this one; on record as a manual intervention."),
+        typer.Option("--site", metavar="NAME", help="Only this one; on record as a manual intervention."),
     ] = None,
     max_attempts: Annotated[
-        int, typer.Option("--max-attempts", min=1, help="After so many at one stage a person is asked.")
+        int,
+        typer.Option(
+            "--max-attempts", metavar="N", min=1, help="After so many at one stage it is left to a person."
+        ),
     ] = 5,
     storage_dir: StorageDir = None,
     redis_url: RedisUrl = None,

@@ -31,7 +31,7 @@ def create_owner(server: URL) -> URL:
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE ROLE {OWNER} LOGIN")
         connection.exec_driver_sql(f"CREATE DATABASE {OWNER} OWNER {OWNER}")
-    return server.set(username=OWNER, database=OWNER)
+    return URL.create("postgresql", username=OWNER, database=OWNER, host=server.host, query=server.query)
 
 
 def build(connection: Connection) -> None:

@@ -3,7 +3,6 @@
 import io
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, NullPool, create_engine, text
 
 from pipestate.config import parse_url, shipped_root
 from pipestate.errors import PipestateError
+from pipestate.pipeline.demo.programs import import_beforehand, run_program
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -49,6 +49,7 @@ class Stage:
 
         self.console = Console(highlight=False)
         self.storage.mkdir()
+        import_beforehand()
 
     @property
     def storage(self) -> Path:
@@ -95,15 +96,9 @@ class Stage:
         if self.pause:
             self._wait()
         sys.stdout.flush()
-        program, *arguments = shlex.split(command)
-        done = subprocess.run(
-            [sys.executable, *([] if program == "python" else ["-m", program]), *arguments],
-            env={**os.environ, **self.environment},
-            cwd=self.directory,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        self._require(command, done.returncode, code)
+        argv = shlex.split(command.removeprefix("python -m "))
+        environment = {**os.environ, **self.environment}
+        self._require(command, run_program(argv, cwd=self.directory, environment=environment), code)
 
     def _wait(self) -> None:
         try:
@@ -155,6 +150,11 @@ class Stage:
         self.tell("The servers go on. To work with them:")
         for name, value in self.environment.items():
             self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+        self.tell("To end them, and to remove what they leave:")
+        self.console.print(self.ending(), soft_wrap=True)
+
+    def ending(self) -> str:
+        """Write the command that ends the servers and removes what they leave."""
         data = Path(str(parse_url(self.database).query["host"]))
         servers = [(data / "postmaster.pid").read_text().split("\n")[0]]
         left = [data.parent, self.directory]
@@ -162,7 +162,4 @@ class Stage:
             with self.queues() as redis:
                 servers.append(str(redis.info("server")["process_id"]))
                 left.append(Path(str(redis.config_get("dir")["dir"])))
-        self.tell("To end them, and to remove what they leave:")
-        self.console.print(
-            f"kill {' '.join(servers)}; sleep 2; rm -r {' '.join(map(str, left))}", soft_wrap=True
-        )
+        return f"kill {' '.join(servers)}; sleep 2; rm -r {' '.join(map(str, left))}"

@@ -1,5 +1,6 @@
 """The whole story on servers of its own, with real commands and their real output."""
 
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,21 +30,33 @@ def demo(*, pause: bool = False, keep: bool = False) -> None:
             _queues(stage)
             _ten_days(stage)
             _contract(stage)
+        _report(stage, keep=keep)
         stage.tell(f"That was all of it, in {stage.seconds():.0f} seconds.")
         if keep:
             stage.kept()
 
 
+def only_database() -> tuple[str, str]:
+    """Start a PostgreSQL with the old world in it, and leave it running: its URL, and the command that ends it."""
+    with _world(keep=True, queues=False) as (database, redis, directory):
+        stage = Stage(database, redis, directory)
+        with stage.connection() as connection:
+            scene.build(connection)
+        scene.write_files(stage.storage)
+        return database, stage.ending()
+
+
 @contextmanager
-def _world(*, keep: bool) -> Iterator[tuple[str, str | None, Path]]:
+def _world(*, keep: bool, queues: bool = True) -> Iterator[tuple[str, str | None, Path]]:
     with ExitStack() as servers:
         url = servers.enter_context(embedded.embedded_server(keep=keep))
-        redis = servers.enter_context(embedded.embedded_redis(keep=keep)) if embedded.has_redis() else None
+        queues = queues and embedded.has_redis()
+        redis = servers.enter_context(embedded.embedded_redis(keep=keep)) if queues else None
         if keep:
             directory = Path(tempfile.mkdtemp(prefix="pipestate-demo-"))
         else:
             directory = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="pipestate-demo-")))
-        owner = scene.create_owner(url).set(drivername="postgresql", password=None)
+        owner = scene.create_owner(url)
         yield owner.render_as_string(hide_password=False), redis, directory
 
 
@@ -132,3 +145,12 @@ def _there_and_back(stage: Stage, upgrade: str) -> None:
     stage.tell(f"Every row and value of the {scene.SITES} sites is back (md5 {before}). Forward again:")
     stage.run(upgrade)
     stage.run("pipestate history --limit 6")
+
+
+def _report(stage: Stage, *, keep: bool) -> None:
+    """Write the report where it outlives the demo; what is kept goes into the directory that is kept."""
+    stage.tell("How it stands, and what was observed in these days, as a page for a browser:")
+    parent = stage.directory if keep else Path(tempfile.mkdtemp(prefix="pipestate-report-"))
+    file = parent / "report.html"
+    stage.run(f"pipestate report --output {shlex.quote(str(file))}")
+    stage.console.print(f"Open {file.as_uri()}", soft_wrap=True)

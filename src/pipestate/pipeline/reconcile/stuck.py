@@ -71,13 +71,14 @@ def age_hours(dialect: str) -> ColumnElement[Any]:
 
 
 def is_stuck(dialect: str, hours: float) -> ColumnElement[bool]:
-    """Say what is stuck as the runbook's checks say it, so that the index on `updated_at` serves both."""
+    """Say what is stuck as the runbook's checks say it, so that the index on the stage serves both."""
     touched: ColumnElement[Any] = sites.c.updated_at
     limit: ColumnElement[Any] = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600)
     if dialect == "sqlite":
         touched, limit = func.julianday(touched), func.julianday("now") - hours / 24
     stage = sites.c.current_stage
-    return and_(stage.is_not(None), stage != COMPLETED, or_(touched.is_(None), touched < limit))
+    in_flight = or_(stage < COMPLETED, stage > COMPLETED)
+    return and_(in_flight, or_(touched.is_(None), touched < limit))
 
 
 def version_of_row() -> ColumnElement[str]:

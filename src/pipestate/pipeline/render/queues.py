@@ -5,8 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from pipestate.pipeline.planning import Outcome, Result
 from pipestate.pipeline.queues.depths import QueueState, total
@@ -14,11 +15,16 @@ from pipestate.pipeline.queues.figures import Figures, figures
 from pipestate.pipeline.queues.port import Blocked, Saved
 from pipestate.plural import many
 from pipestate.render.console import NARROW
+from pipestate.render.rows import rows_table
 from pipestate.safe import plain
+from pipestate.verify.values import Json
 
 # The states of a queue, in the order of the table.
 STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")
+QUEUE, IN_THE_WAY, GONE = "queue", "in the way", "gone"
+COLUMNS = (*STATES, IN_THE_WAY, GONE)
 IDS_SHOWN = 3
+WIDEST = 1000
 
 Results = Sequence[Result[Blocked]] | Sequence[Result[Saved]]
 
@@ -105,17 +111,13 @@ def _job(subject: Blocked | Saved) -> Blocked:
 
 
 def print_depths(states: list[QueueState], console: Console) -> None:
-    """Print a table; in a narrow terminal without the columns that hold nothing."""
-    names = (*STATES, "in the way", "gone")
-    rows = [_numbers(state) for state in states]
-    wanted = [at for at in range(len(names)) if console.width >= NARROW or any(row[at] for row in rows)]
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("queue", no_wrap=True)
-    for at in wanted:
-        table.add_column(names[at], justify="right", no_wrap=True)
-    for state, row in zip(states, rows, strict=True):
-        table.add_row(plain(state.depth.queue), *(f"{row[at]:,}" for at in wanted))
-    console.print(table)
+    """Print a row a queue; in a narrow terminal columns that hold nothing are named below instead."""
+    rows = [_row(state) for state in states]
+    shown = [name for name in COLUMNS if console.width >= NARROW or any(row[name] for row in rows)]
+    console.print(_depths(rows, shown, console))
+    empty = [name for name in COLUMNS if name not in shown]
+    if empty:
+        console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
     standing = total(states)
     console.print(
         f"\nIn the way: {sentence(standing)}. Next: pipestate queues clear --dry-run"
@@ -124,10 +126,25 @@ def print_depths(states: list[QueueState], console: Console) -> None:
     )
 
 
-def _numbers(state: QueueState) -> tuple[int, ...]:
+def _depths(rows: Sequence[dict[str, Json]], shown: Sequence[str], console: Console) -> RenderableType:
+    """Make a table with numbers under each other; where it does not fit, `name: value` for each queue."""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(QUEUE, no_wrap=True)
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(plain(str(row[QUEUE])), *(f"{row[name]:,}" for name in shown))
+    as_wide_as_it_is = console.options.update(max_width=WIDEST)
+    if console.measure(table, options=as_wide_as_it_is).maximum <= console.width:
+        return table
+    return rows_table([{name: row[name] for name in (QUEUE, *shown)} for row in rows], console.width)
+
+
+def _row(state: QueueState) -> dict[str, Json]:
     blocks = state.in_the_way
-    depths = (int(getattr(state.depth, name)) for name in STATES)
-    return (*depths, blocks.deferred_coordinators + blocks.failed_ocr_jobs, blocks.dangling)
+    in_the_way = blocks.deferred_coordinators + blocks.failed_ocr_jobs
+    states = {name: int(getattr(state.depth, name)) for name in STATES}
+    return {QUEUE: state.depth.queue, **states, IN_THE_WAY: in_the_way, GONE: blocks.dangling}
 
 
 def depths_as_data(states: list[QueueState]) -> dict[str, Any]:

@@ -1,14 +1,16 @@
--- The end of the way back: what hung on the columns, the proof that every value is there, and only then the copy
--- goes. The caller holds the lock.
+-- The end of the way back: what is left to hang on the columns, none of it checked against the rows but what no
+-- server can add otherwise (an exclusion constraint); then the copy goes, of which nothing is left to bring back. The
+-- caller holds the lock.
 --
--- the_table text, the_name text, the_revision text, the_copy text
+-- the_table text, the_name text, the_revision text, the_copy text, prepared boolean (indexes of unique constraints
+-- were built before the lock)
 DECLARE
   relation regclass := to_regclass(the_table);
   copy regclass := to_regclass(the_copy);
+  duplicated text[] := coalesce(nullif(current_setting('pipestate.duplicated', true), ''), '{}');
+  planner text := current_setting('enable_seqscan');
   hanging jsonb;
-  key text[];
-  columns text[];
-  lost bigint;
+  lost boolean;
   rule jsonb;
   line text;
   said text[];
@@ -18,45 +20,25 @@ BEGIN
    WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
   IF hanging IS NULL THEN RETURN; END IF;
 
-  -- Rows that got something else than their archived values, or nothing. What somebody wrote since is theirs.
-  columns := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(hanging -> 'columns') AS x (c));
-  key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
-               JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
-               WHERE indrelid = copy AND indisprimary ORDER BY n);
-  EXECUTE format('SELECT count(*) FROM %1$s t JOIN %2$s o ON ROW(%3$s) = ROW(%4$s) '
-                 'WHERE o.pipestate_returned IS FALSE OR o.pipestate_returned IS NULL AND %5$s AND (%6$s)', relation, copy,
-                 (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(key) AS name),
-                 (SELECT string_agg(format('o.%I', name), ', ') FROM unnest(key) AS name),
-                 (SELECT string_agg(format('t.%I IS NULL', name), ' AND ') FROM unnest(columns) AS name),
-                 (SELECT string_agg(format('NOT (o.%I IS NULL)', name), ' OR ') FROM unnest(columns) AS name))
-    INTO lost;
-  IF lost > 0 THEN
+  PERFORM set_config('enable_seqscan', 'off', true);  -- an index has what is not back
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE pipestate_returned IS NOT TRUE)', copy) INTO lost;
+  PERFORM set_config('enable_seqscan', planner, true);
+  IF lost THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s rows of %s did not get their archived values back, so %s stays: nothing is lost. Something changes them '
-      'as they are written (a trigger, a rule): disable it, then run the same again', lost, the_table, the_copy);
+      'rows of %s did not get their archived values back, so %s stays: nothing is lost. Run the same again',
+      the_table, the_copy);
   END IF;
 
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'columns') LOOP
-    IF rule ->> 'domain' IS NOT NULL THEN
-      BEGIN
-        EXECUTE format('ALTER TABLE %1$s ALTER COLUMN %2$I DROP DEFAULT, ALTER COLUMN %2$I TYPE %3$s',
-                       relation, rule ->> 'name', rule ->> 'domain');
-        IF rule ->> 'default' IS NOT NULL THEN
-          EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
-                         relation, rule ->> 'name', rule ->> 'default');
-        END IF;
-      EXCEPTION WHEN integrity_constraint_violation THEN
-        said := said || format('%s.%s stays %s: rows written since do not fit into %s',
-                               the_table, rule ->> 'name', rule ->> 'type', rule ->> 'domain');
-      END;
-    END IF;
+    line := 'pipestate_not_null_' || (rule ->> 'number');
     IF (rule ->> 'not_null')::boolean THEN
-      BEGIN
+      IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = line AND convalidated) THEN
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', relation, rule ->> 'name');
-      EXCEPTION WHEN not_null_violation THEN
+      ELSE
         said := said || format('%s.%s stays nullable: rows written since have no value for it',
                                the_table, rule ->> 'name');
-      END;
+      END IF;
+      EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', relation, line);
     END IF;
     IF rule ->> 'comment' IS NOT NULL THEN
       EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', relation, rule ->> 'name', rule ->> 'comment');
@@ -68,16 +50,27 @@ BEGIN
     END IF;
   END LOOP;
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'constraints') LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name');
-    BEGIN
-      EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', relation, rule ->> 'name', rule ->> 'definition');
-      IF rule ->> 'comment' IS NOT NULL THEN
-        EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', relation, rule ->> 'comment');
-      END IF;
-    EXCEPTION WHEN integrity_constraint_violation THEN
-      said := said || format('constraint %s of %s did not come back: rows written since break it. It was: %s',
-                             rule ->> 'name', the_table, rule ->> 'definition');
-    END;
+    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND conname = rule ->> 'name') THEN
+      BEGIN
+        line := (SELECT i ->> 'name' FROM jsonb_array_elements(hanging -> 'indexes') AS i
+                  WHERE prepared AND i ->> 'constraint' = rule ->> 'name' AND to_regclass(i ->> 'name') IS NOT NULL);
+        IF rule ->> 'name' = ANY (duplicated) THEN
+          RAISE unique_violation;
+        END IF;
+        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', relation, rule ->> 'name',
+          CASE WHEN line IS NULL THEN rule ->> 'definition'
+               ELSE concat_ws(' ', CASE rule ->> 'kind' WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END,
+                              'USING INDEX', (SELECT quote_ident(relname) FROM pg_class WHERE oid = to_regclass(line)),
+                              substring(rule ->> 'definition' FROM ' (DEFERRABLE.*)$')) END);
+      EXCEPTION WHEN integrity_constraint_violation THEN
+        said := said || format('constraint %s of %s did not come back: rows written since break it. It was: %s',
+                               rule ->> 'name', the_table, rule ->> 'definition');
+        CONTINUE;
+      END;
+    END IF;
+    IF rule ->> 'comment' IS NOT NULL THEN
+      EXECUTE format('COMMENT ON CONSTRAINT %I ON %s IS %L', rule ->> 'name', relation, rule ->> 'comment');
+    END IF;
   END LOOP;
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'indexes') LOOP
     IF rule ->> 'comment' IS NOT NULL AND to_regclass(rule ->> 'name') IS NOT NULL THEN

@@ -36,6 +36,7 @@ BEGIN
   -- A domain is left out at first: with NOT NULL, a CHECK or a DEFAULT it would not stand an empty column.
   SELECT jsonb_agg(jsonb_build_object(
            'name', attname,
+           'number', attnum,
            'type', plain.type || plain.collation,
            'domain', CASE WHEN t.typtype = 'd' THEN format_type(atttypid, atttypmod) || plain.collation END,
            'default', pg_get_expr(adbin, adrelid),
@@ -64,13 +65,19 @@ BEGIN
         FROM base WHERE kind <> 'd') AS plain
    WHERE attrelid = relation AND attnum = ANY (numbers);
   SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid), 'kind', contype,
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint')) ORDER BY contype <> 'n', contype = 'f', conname)
+           'columns', ARRAY(SELECT attname FROM unnest(conkey) WITH ORDINALITY AS k (number, n)
+                            JOIN pg_attribute ON attrelid = relation AND attnum = number ORDER BY n),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))
+           ORDER BY contype <> 'n', contype = 'f', conname)
     INTO constraints
     FROM pg_constraint WHERE conrelid = relation AND conkey && numbers AND contype NOT IN ('t');
   SELECT jsonb_agg(jsonb_build_object('name', indexrelid::regclass::text, 'definition', pg_get_indexdef(indexrelid),
-           'of_constraint', EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation),
+           'constraint', (SELECT conname FROM pg_constraint
+                          WHERE conindid = indexrelid AND conrelid = relation AND contype IN ('p', 'u', 'x')),
+           'unique', indisunique AND indpred IS NULL AND am.amname = 'btree',
            'comment', obj_description(indexrelid, 'pg_class')))
-    INTO indexes FROM pg_index WHERE indexrelid = ANY (going);
+    INTO indexes FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am am ON am.oid = i.relam
+   WHERE indexrelid = ANY (going);
   SELECT jsonb_agg(mark || quote_ident(relname))
     INTO marks FROM pg_index JOIN pg_class i ON i.oid = indexrelid
     CROSS JOIN LATERAL (VALUES ('CLUSTER ON ', indisclustered), ('REPLICA IDENTITY USING INDEX ', indisreplident))

@@ -1,0 +1,121 @@
+"""How long `pipestate fleet verify` takes on many databases, beside a shell loop of `pipestate verify`.
+
+Small databases of the old world at 0005, copied from a template on one embedded server. The loop runs one
+process a database; it is measured on a sample of them, evenly spread, and scaled to all (`--sample 0` runs it
+on every one). Both do the same checks; the fleet compares schemas besides.
+
+    python benchmarks/fleet.py --databases 1000 --sample 20
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy.engine import URL
+
+from _common import LEGACY, execute, plain, run, upgrade
+from pipestate.config import shipped_root
+from pipestate.embedded import embedded_server
+
+LEAST = 20.0
+MEGABYTES_EACH = 9  # on the disk, catalogue and all
+TEMPLATE = "fleet_template"
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def memory_with_room(databases: int) -> Path | None:
+    """Where files are memory, if all of them fit into half of it."""
+    shared = Path("/dev/shm")
+    fits = (
+        os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 * databases * MEGABYTES_EACH * 2**20
+    )
+    return shared if fits else None
+
+
+def make_databases(server: URL, number: int, sites: int) -> list[URL]:
+    """Copy files rather than the log: nobody waits for the disk here, and the copy costs no checkpoint of its own."""
+    template = server.set(database=TEMPLATE)
+    execute(server, f"CREATE DATABASE {TEMPLATE}")
+    execute(template, *LEGACY, sites=sites)
+    upgrade(template, "0005")
+    names = [f"tenant_{each:05}" for each in range(number)]
+    execute(server, *(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY" for name in names))
+    return [server.set(database=name) for name in names]
+
+
+def loop(urls: list[URL]) -> None:
+    """As a shell would: one after the other."""
+    for url in urls:
+        command = [sys.executable, "-m", "pipestate", "verify", "--json"]
+        run(command, {"PIPESTATE_DATABASE_URL": plain(url)}, codes=(1,))
+
+
+def fleet(file: Path, jobs: int) -> dict[str, object]:
+    """The whole process; return its last line."""
+    command = [sys.executable, "-m", "pipestate", "fleet", "verify", "--json", "--jobs", str(jobs)]
+    done = subprocess.run(
+        [*command, "--databases", str(file)],
+        cwd=shipped_root(),
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 1:
+        sys.exit(f"fleet exited with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    summary: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--databases", type=int, default=1000)
+    parser.add_argument("--sites", type=int, default=300)
+    parser.add_argument("--sample", type=int, default=20, help="of the loop; 0 is all of them")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[8])
+    options = parser.parse_args()
+    with (
+        embedded_server(within=memory_with_room(options.databases)) as server,
+        tempfile.TemporaryDirectory() as directory,
+    ):
+        file = Path(directory) / "fleet.txt"
+        start = time.perf_counter()
+        urls = make_databases(server, options.databases, options.sites)
+        file.write_text("".join(f"{plain(url)}\n" for url in urls))
+        print(f"{len(urls)} databases made in {time.perf_counter() - start:.1f} s", flush=True)
+        step = max(1, len(urls) // options.sample) if options.sample else 1
+        sample = urls[::step][: options.sample or None]
+        loop(sample[:1])
+        half = len(sample) // 2
+        before = timed(lambda: loop(sample[:half]))
+        found = {}
+        for jobs in options.jobs:
+            found[jobs] = timed(partial(fleet, file, jobs))
+            print(
+                f"fleet verify --jobs {jobs:<3}{found[jobs]:>9.1f} s  {found[jobs] / len(urls) * 1e3:>7.1f} ms each",
+                flush=True,
+            )
+        each = (before + timed(lambda: loop(sample[half:]))) / len(sample)
+        print(
+            f"loop of verify{each * len(urls):>15.1f} s  {each * 1e3:>7.1f} ms each (measured on {len(sample)}, scaled)"
+        )
+        ratio = each * len(urls) / min(found.values())
+    print(f"ratio {ratio:.1f} (at least {LEAST:g}) {'ok' if ratio >= LEAST else 'MISSED'}")
+    return 0 if ratio >= LEAST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

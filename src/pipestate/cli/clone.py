@@ -1,0 +1,157 @@
+"""The clone of `rehearse` and `compat`: one that is named with --on, or one that --clone makes."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipestate.cli.options import Perhaps, with_options
+from pipestate.cli.output import say
+from pipestate.cli.progress import progress
+from pipestate.config import HOW_TO_NAME_A_DATABASE
+from pipestate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from pipestate.rehearse.copying.make import Clone
+    from pipestate.rehearse.copying.wanted import Wanted
+    from pipestate.rehearse.job import Job
+
+PANEL = "Which clone"
+MAX_SIZE = "10GB"
+MB = 2**20
+
+
+def _option(*names: str, metavar: str | None, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, rich_help_panel=PANEL)
+
+
+CLONE_OPTIONS: dict[str, Any] = {
+    "on": Annotated[
+        str | None, _option("--on", metavar="URL", help="The clone. It is migrated, and stays so.")
+    ],
+    "clone": Annotated[
+        bool,
+        _option(
+            "--clone", metavar=None, help="Make one: a copy of production on a server of pipestate's own."
+        ),
+    ],
+    "max_size": Annotated[
+        str | None,
+        _option("--max-size", metavar="SIZE", help=f"Copy at most so much: 500MB; else {MAX_SIZE}."),
+    ],
+    "schema_only": Annotated[
+        bool, _option("--schema-only", metavar=None, help="Copy no rows: enough for compat.")
+    ],
+    "keep_clone": Annotated[
+        bool, _option("--keep-clone", metavar=None, help="Leave the copy running, and say where it is.")
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The clone that is meant: its URL, or what kind of copy is to be made."""
+
+    url: "URL | None"
+    wanted: "Wanted | None"
+
+    def source(self, production: Perhaps) -> "URL":
+        """Return production, or the clone that is there where none is known."""
+        known = production.url or self.url
+        if known is None:
+            raise ConfigError(f"--clone copies production, and none is known: {HOW_TO_NAME_A_DATABASE}")
+        return known
+
+    def require_rows(self, options: dict[str, object]) -> None:
+        """Refuse options that judge times, where there are no rows to spend time on."""
+        for option in (option for option, value in options.items() if value):
+            if self.wanted is not None and self.wanted.schema_only:
+                raise ConfigError(
+                    f"{option} judges times, which mean nothing without rows: leave out --schema-only"
+                )
+
+
+def clone_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace a command's argument `where` by the options that say it."""
+    parameters = inspect.signature(function).parameters
+
+    def command(*first: Any, **given: Any) -> Any:
+        named = {option: given.pop(option) for option in CLONE_OPTIONS}
+        return function(*first, where=_where(**named), **given)
+
+    command.__name__, command.__doc__, command.__module__ = (
+        function.__name__,
+        function.__doc__,
+        function.__module__,
+    )
+    own = [parameter for name, parameter in parameters.items() if name != "where"]
+    return with_options(command, own, CLONE_OPTIONS)
+
+
+def _where(
+    on: str | None,
+    clone: bool | None,
+    max_size: str | None,
+    schema_only: bool | None,
+    keep_clone: bool | None,
+) -> Where:
+    from pipestate.config import parse_url
+    from pipestate.rehearse.copying.wanted import Wanted, read_size
+
+    if (on is not None) == bool(clone):
+        raise ConfigError(
+            "say which clone: --on URL names one, --clone makes one of production; exactly one of the two"
+        )
+    if on is None:
+        return Where(None, Wanted(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone)))
+    given = {"--max-size": max_size, "--schema-only": schema_only, "--keep-clone": keep_clone}
+    for option in (option for option, value in given.items() if value):
+        raise ConfigError(
+            f"{option} says how --clone copies, and --on names a clone that is there: leave one out"
+        )
+    return Where(parse_url(on, source="--on"), None)
+
+
+@contextmanager
+def job_on(production: Perhaps, where: Where, to: str, *, record: bool = False) -> Iterator["Job"]:
+    """Collect what a rehearsal needs. Where no clone is named, make one, which is gone at the end."""
+    from pipestate.chain.read import read_chain
+    from pipestate.chain.version_table import locator
+    from pipestate.rehearse.job import Job
+
+    project = production.project
+    chain = read_chain(project)
+    locate = locator(project, chain, production.version_table)
+    if where.url is not None:
+        yield Job(where.url, production.url, project, chain, locate)
+        return
+    from pipestate.chain.target import find_targets
+    from pipestate.rehearse.copying.worth import require_worth
+
+    source = where.source(production)
+    require_worth(source, chain, locate, find_targets(chain, to), record=record)
+    with _made(source, where) as clone:
+        yield Job(clone.url, source, project, chain, locate, clone.called)
+
+
+@contextmanager
+def _made(production: "URL", where: Where) -> Iterator["Clone"]:
+    """Make the clone, with a bar that is gone when it is there."""
+    from pipestate.rehearse.copying.make import cloned
+    from pipestate.rehearse.copying.making import Told
+
+    assert where.wanted is not None
+    with ExitStack() as stack:
+        with progress("copying production", "MB") as bar:
+            told = Told(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
+            clone = stack.enter_context(cloned(production, where.wanted, told))
+        yield clone
+
+
+def tell(said: str) -> None:
+    say(f"pipestate: {said}", err=True)

@@ -1,0 +1,69 @@
+"""Asking many at once: threads that each ask one database after another, and tell the thread that started them."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from pipestate.interrupt import is_stopped, stopped_together
+
+T = TypeVar("T")
+A = TypeVar("A")
+PATIENCE_S = 10.0  # for the threads to cancel their queries
+
+
+def survey(tenants: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
+    """Ask each of them, `jobs` at a time, and pass every answer on as it comes; say whether all were asked.
+
+    `ask` must not raise. At Ctrl-C, which only the main thread hears, no other is asked, and what runs is
+    cancelled on the servers; those answers are dropped.
+    """
+    todo: SimpleQueue[T] = SimpleQueue()
+    done: SimpleQueue[A] = SimpleQueue()
+    left: SimpleQueue[None] = SimpleQueue()
+    for tenant in tenants:
+        todo.put(tenant)
+    begun: list[threading.Thread] = []
+    try:
+        with stopped_together():
+            for _ in range(min(jobs, len(tenants))):
+                begun.append(threading.Thread(target=_work, args=(todo, ask, done, left), daemon=True))
+                begun[-1].start()
+            for _ in tenants:
+                on_answer(done.get())
+    except KeyboardInterrupt:
+        return False
+    finally:
+        _wait_for(left, len(begun))
+    return True
+
+
+def _work(
+    todo: "SimpleQueue[T]", ask: Callable[[T], A], done: "SimpleQueue[A]", left: "SimpleQueue[None]"
+) -> None:
+    try:
+        while not is_stopped():
+            answer = ask(todo.get_nowait())
+            if not is_stopped():
+                done.put(answer)
+    except Empty:
+        return
+    finally:
+        left.put(None)
+
+
+def _wait_for(left: "SimpleQueue[None]", number: int) -> None:
+    """Wait until all have left. Another Ctrl-C does not hurry them: a query that nobody cancels would go on.
+
+    Not with `join`: one that Ctrl-C interrupts takes the thread for ended, before Python 3.13.
+    """
+    end = time.monotonic() + PATIENCE_S
+    while number:
+        with suppress(KeyboardInterrupt):
+            try:
+                left.get(timeout=max(0.0, end - time.monotonic()))
+            except Empty:
+                return
+            number -= 1

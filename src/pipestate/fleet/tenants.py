@@ -1,0 +1,131 @@
+"""The databases and schemas that a list means: queries are run, and what is named twice is asked once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from pipestate import db
+from pipestate.config import shown
+from pipestate.errors import ConfigError, PipestateError
+from pipestate.fleet.listing import Each, Line
+from pipestate.plural import many
+from pipestate.verify.read import read
+from pipestate.verify.values import Result
+
+MOST = 100_000  # rows of one query
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A database, or with `path` a schema of one: the first of the path; `source` is its line in the list."""
+
+    name: str
+    url: URL
+    source: str
+    path: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> str | None:
+        return self.path[0] if self.path else None
+
+    @property
+    def address(self) -> str:
+        """The URL without its password, and the schema."""
+        return f"{shown(self.url)} schema {self.schema}" if self.path else shown(self.url)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells two tenants apart, however their URLs are spelt; users and options do not."""
+        url = self.url
+        if url.get_backend_name() == "sqlite":
+            return ("sqlite", str(Path(url.database or "").resolve()))
+        host = url.host or url.query.get("host") or ""
+        port = url.port or url.query.get("port") or 5432
+        return ("postgresql", str(host).lower(), str(port), url.database or url.username, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """A line whose query gave no tenants, and why."""
+
+    name: str
+    url: URL
+    source: str
+    error: PipestateError
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """All that a list means. `repeated` are those that it names again, at another line."""
+
+    found: tuple[Tenant, ...]
+    unlisted: tuple[Unlisted, ...] = ()
+    repeated: tuple[Tenant, ...] = ()
+
+
+def find_tenants(lines: Sequence[Line], timeout_s: float) -> Tenants:
+    """Run the queries of the list; a line that gives no tenants stops nobody."""
+    once: dict[tuple[object, ...], Tenant] = {}
+    repeated, unlisted = [], []
+    for line in lines:
+        try:
+            for tenant in _of_line(line, timeout_s):
+                if tenant.identity in once:
+                    repeated.append(tenant)
+                once.setdefault(tenant.identity, tenant)
+        except PipestateError as error:
+            unlisted.append(Unlisted(line.name or shown(line.url), line.url, line.source, error))
+    return Tenants(tuple(_told_apart(list(once.values()))), tuple(unlisted), tuple(repeated))
+
+
+def _of_line(line: Line, timeout_s: float) -> list[Tenant]:
+    if line.each is None:
+        return [Tenant(line.name or _name(line.url), line.url, line.source)]
+    with db.reader(line.url) as connection:
+        found = read(connection, line.query, timeout_s, most=MOST)
+    return list(_of_rows(line, _checked(line, found)))
+
+
+def _of_rows(line: Line, found: Result) -> Iterator[Tenant]:
+    prefix = f"{line.name}/" if line.name else ""
+    for row in found.rows:
+        first, *more = (str(value) for value in row if value is not None)
+        if line.each is Each.SCHEMA:
+            yield Tenant(prefix + first, line.url, line.source, (first, *more))
+        else:
+            yield Tenant(prefix + first, line.url.set(database=first), line.source)
+
+
+def _checked(line: Line, found: Result) -> Result:
+    """Refuse a result that cannot be the list of a fleet: nothing, too much, or what has no name."""
+    what = f"{line.source}: its query returned"
+    if found.total == 0:
+        raise ConfigError(f"{what} no row, and so no {line.each}")
+    if found.total > MOST:
+        raise ConfigError(f"{what} {many(found.total, 'row')}, and {MOST:,} are the most that are asked")
+    if line.each is Each.DATABASE and len(found.columns) != 1:
+        raise ConfigError(
+            f"{what} {', '.join(found.columns)}: one column, the name of the database, is wanted"
+        )
+    if any(row[0] is None or row[0] == "" for row in found.rows):
+        raise ConfigError(
+            f"{what} a row without a name: its first column is the name of one of the {line.each}"
+        )
+    return found
+
+
+def _name(url: URL) -> str:
+    if url.get_backend_name() == "sqlite":
+        return Path(url.database or "").stem or shown(url)
+    return url.database or url.username or shown(url)
+
+
+def _told_apart(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
+    """Give those whose name is another's as well their whole address for a name."""
+    seen: dict[str, int] = {}
+    for tenant in tenants:
+        seen[tenant.name] = seen.get(tenant.name, 0) + 1
+    for tenant in tenants:
+        yield tenant if seen[tenant.name] == 1 else replace(tenant, name=tenant.address)

@@ -1,0 +1,56 @@
+"""Run `python -m pipestate ...`, `python -m alembic ...` and the like, quickly.
+
+Starting Python and importing takes longer than most commands: a server has done both, once, and forks for each.
+What a program sees is its own: directory, environment and arguments.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+FORKS = multiprocessing.get_context("forkserver")
+USED = (
+    "alembic.config",
+    "pipestate.cli.main",
+    "pipestate.cli.verify",
+    "pipestate.environment.migrate",
+    "pipestate.gate",
+    "pipestate.render.console",
+    "psycopg2.extras",
+    "rich.markdown",
+    "rich.table",
+    "sqlalchemy.dialects.postgresql",
+)
+
+
+def import_beforehand() -> None:
+    """Name what the server imports before it forks: what most commands of the story need."""
+    FORKS.set_forkserver_preload([*USED, __name__])
+
+
+def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> int:
+    """Run a module as a program, with this process's output, and return its exit code."""
+    program = FORKS.Process(target=_with_one_output, args=(list(argv), cwd, dict(environment)))
+    program.start()
+    program.join()
+    assert program.exitcode is not None
+    return program.exitcode
+
+
+def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    """Turn this process into `python -m argv[0] ...`: its directory, environment and input are its own."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path += [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.argv = list(argv)
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+
+
+def _with_one_output(argv: list[str], cwd: Path, environment: dict[str, str]) -> None:
+    os.dup2(1, 2)
+    become(argv, cwd, environment)

@@ -1,0 +1,118 @@
+"""Collect how a database stands: verdicts, records and views, all in one snapshot."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import groupby
+
+from sqlalchemy import URL, Connection, DateTime, literal_column, select
+
+from pipestate.chain.position import Position
+from pipestate.ledger.history import in_utc
+from pipestate.ledger.tables import CLOCK
+from pipestate.runbook.model import Phase, Runbook
+from pipestate.standing.ledger import Recorded, read_ledger
+from pipestate.standing.model import PhaseStanding, RunbookStanding, Standing
+from pipestate.standing.opening import find_soaks, opening
+from pipestate.standing.signoffs import stand
+from pipestate.standing.source import Source
+from pipestate.verify.report import Gate, PhaseReport, Report
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify_on
+
+DAYS = 14
+
+
+def collect(
+    connection: Connection,
+    url: URL,
+    phases: Sequence[tuple[Runbook, Phase]],
+    position: Position,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    days: int = DAYS,
+) -> Standing:
+    """Collect how the phases stand, on a connection of `db.reader`; `days` is how many of the last ones are told.
+
+    `url` is the connection's, as the command line resolved it; `position` is where the database stands.
+    """
+    now = read_clock(connection)
+    report = verify_on(connection, url, phases, position, timeout_s=timeout_s)
+    source = Source(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
+    recorded = read_ledger(source, phases, report, position.paths, days=days, timeout_s=timeout_s)
+    return Standing(
+        now,
+        report.database,
+        _runbooks(phases, report, recorded, now),
+        recorded.observations,
+        recorded.forced,
+        recorded.backfills,
+        recorded.rehearsal,
+        tuple(run_views(connection, phases, position, timeout_s)),
+        report.warnings,
+        recorded.missing,
+    )
+
+
+def read_clock(connection: Connection) -> datetime:
+    """Read the server's clock: ages and days are counted from it, as the ledger's views count."""
+    clock = literal_column(CLOCK[connection.dialect.name], DateTime(timezone=True))
+    return in_utc(connection.execute(select(clock)).scalar_one())
+
+
+def _runbooks(
+    phases: Sequence[tuple[Runbook, Phase]], report: Report, recorded: Recorded, now: datetime
+) -> tuple[RunbookStanding, ...]:
+    judged = {(book.path, phase.name): phase for book, phase in report.phases()}
+    dialect = report.database.dialect
+    closed = frozenset(
+        f"{book.name}/{phase.name}" for book, phase in report.phases() if phase.gate is Gate.CLOSED
+    )
+    found = []
+    for _, group in groupby(phases, key=lambda pair: pair[0].path):
+        pairs = list(group)
+        runbook = pairs[0][0]
+        stands = (
+            _phase(
+                runbook,
+                phase,
+                judged[runbook.path, phase.name],
+                recorded,
+                now,
+                closed=closed,
+                dialect=dialect,
+            )
+            for _, phase in pairs
+        )
+        found.append(RunbookStanding(runbook.name, runbook.title, runbook.path, tuple(stands)))
+    return tuple(found)
+
+
+def _phase(
+    runbook: Runbook,
+    phase: Phase,
+    judged: PhaseReport,
+    recorded: Recorded,
+    now: datetime,
+    *,
+    closed: frozenset[str],
+    dialect: str,
+) -> PhaseStanding:
+    key = (runbook.name, phase.name)
+    applies = judged.gate in (Gate.OPEN, Gate.CLOSED)
+    soaks = find_soaks(phase.checks_for(dialect), judged.checks, now, closed)
+    signoffs = (
+        stand(signoff, recorded.words.get((*key, signoff.id), ()), now)
+        for signoff in phase.signoffs
+        if applies and recorded.missing is None
+    )
+    return PhaseStanding(
+        phase.name,
+        judged.gate,
+        phase.opens,
+        judged.checks,
+        tuple(signoffs),
+        soaks,
+        opening(judged.gate, soaks, judged.checks),
+        recorded.held.get(key),
+        recorded.days.get(key, ()),
+        recorded.last_closed.get(key),
+    )

@@ -1,0 +1,163 @@
+"""What the records of a phase say: how long it has held, day by day, and what closed it last."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Date, Integer, case, func, select
+
+from pipestate.ledger.history import in_utc
+from pipestate.ledger.record import Event
+from pipestate.standing.model import ClosedRecord, Day, DayState, Failure, Forced, Held
+from pipestate.standing.source import Source, known_in_utc, readable
+
+OPEN = "open"
+MOST_FAILURES = 20
+
+Phase = tuple[str, str]
+
+
+def read_held(source: Source) -> dict[Phase, Held]:
+    """Read the streaks from the view `soak`."""
+    soak = source.view(
+        "soak",
+        ("held_since", "last_record_at"),
+        *("runbook", "phase", "records", "days_held", "longest_gap_hours", "hours_since_last_record"),
+    )
+    c = soak.c
+    query = select(
+        *(c.runbook, c.phase, c.records, c.held_since, readable(c.last_record_at).label("last_record_at")),
+        *(c.days_held, c.longest_gap_hours, c.hours_since_last_record),
+    ).where(source.of_phases(c.runbook, c.phase))
+    return {
+        (row.runbook, row.phase): Held(
+            known_in_utc(row.held_since),
+            _float(row.days_held),
+            int(row.records),
+            _float(row.longest_gap_hours),
+            known_in_utc(row.last_record_at),
+            _float(row.hours_since_last_record),
+        )
+        for row in source.rows(query)
+    }
+
+
+def read_days(source: Source, days: int) -> dict[Phase, tuple[Day, ...]]:
+    """Count the records of the last days, today included, by phase and day."""
+    run = source.ledger.run
+    first = source.now.date() - timedelta(days=days - 1)
+    day = func.date(run.c.recorded_at, type_=Date)
+    is_open = case((run.c.gate == OPEN, 1), else_=0)
+    query = (
+        select(
+            run.c.runbook, run.c.phase, day.label("day"), _sum(is_open, "open"), _sum(1 - is_open, "closed")
+        )
+        .where(run.c.event == Event.VERIFY, source.of_phases(run.c.runbook, run.c.phase))
+        .where(run.c.recorded_at.between(_midnight(first), source.now))
+        .group_by(run.c.runbook, run.c.phase, day)
+    )
+    counted: dict[Phase, dict[date, tuple[int, int]]] = {phase: {} for phase in source.phases}
+    for row in source.rows(query):
+        counted[row.runbook, row.phase][row.day] = (int(row.open), int(row.closed))
+    began = _first_records(source)
+    span = [first + timedelta(days=number) for number in range(days)]
+    return {
+        phase: tuple(make_day(each, *counts.get(each, (0, 0)), began.get(phase), span[-1]) for each in span)
+        for phase, counts in counted.items()
+    }
+
+
+def make_day(day: date, opened: int, closed: int, began: date | None, today: date) -> Day:
+    """Say what a day without records is: a gap, unless nothing was recorded before it, or it is today."""
+    if opened and closed:
+        return Day(day, opened, closed, DayState.MIXED)
+    if opened or closed:
+        return Day(day, opened, closed, DayState.OPEN if opened else DayState.CLOSED)
+    is_gap = began is not None and began < day < today
+    return Day(day, 0, 0, DayState.GAP if is_gap else DayState.NONE)
+
+
+def read_last_closed(source: Source) -> dict[Phase, ClosedRecord]:
+    """Read the last closed record of each phase, with what failed in it."""
+    run = source.ledger.run
+    newest = _newest(source).where(run.c.event == Event.VERIFY, func.coalesce(run.c.gate, "") != OPEN)
+    rows = source.rows(_first_of_each(newest))
+    failed = read_failures(source, [row.id for row in rows])
+    return {
+        (row.runbook, row.phase): ClosedRecord(in_utc(row.recorded_at), row.actor, failed.get(row.id, ()))
+        for row in rows
+    }
+
+
+def read_forced(source: Source) -> Forced | None:
+    """Read the last gate of these phases that was forced."""
+    run = source.ledger.run
+    rows = source.rows(_first_of_each(_newest(source).where(run.c.event == Event.FORCE)))
+    if not rows:
+        return None
+    row = max(rows, key=lambda each: (each.recorded_at, each.id))
+    failures = read_failures(source, [row.id]).get(row.id, ())
+    at = in_utc(row.recorded_at)
+    return Forced(row.runbook, row.phase, at, row.actor, row.reason, row.revision, failures)
+
+
+def read_failures(source: Source, runs: Sequence[int]) -> dict[int, tuple[Failure, ...]]:
+    """Read which blocking checks went wrong in these runs."""
+    result = source.ledger.result
+    query = (
+        select(result.c.run_id, result.c.check_id, result.c.outcome, result.c.message)
+        .where(result.c.run_id.in_(runs), result.c.level == "block")
+        .where(result.c.outcome.in_(("failed", "errored")))
+        .order_by(result.c.id)
+    )
+    found: dict[int, list[Failure]] = {}
+    for row in source.rows(query) if runs else ():
+        found.setdefault(row.run_id, []).append(Failure(row.check_id, row.outcome, row.message or ""))
+    return {run: tuple(failures[:MOST_FAILURES]) for run, failures in found.items()}
+
+
+def _newest(source: Source) -> Any:
+    """Number the runs of each phase from the newest on."""
+    run = source.ledger.run
+    back = (run.c.recorded_at.desc(), run.c.id.desc())
+    place = func.row_number().over(partition_by=(run.c.runbook, run.c.phase), order_by=back).label("place")
+    kept = (
+        run.c.id,
+        run.c.runbook,
+        run.c.phase,
+        run.c.recorded_at,
+        run.c.actor,
+        run.c.reason,
+        run.c.revision,
+    )
+    return select(*kept, place).where(
+        source.of_phases(run.c.runbook, run.c.phase), source.lately(run.c.recorded_at)
+    )
+
+
+def _first_of_each(newest: Any) -> Any:
+    numbered = newest.subquery()
+    return select(numbered).where(numbered.c.place == 1)
+
+
+def _first_records(source: Source) -> dict[Phase, date]:
+    run = source.ledger.run
+    query = (
+        select(run.c.runbook, run.c.phase, func.min(run.c.recorded_at).label("first"))
+        .where(run.c.event == Event.VERIFY, source.of_phases(run.c.runbook, run.c.phase))
+        .where(source.lately(run.c.recorded_at))
+        .group_by(run.c.runbook, run.c.phase)
+    )
+    return {(row.runbook, row.phase): in_utc(row.first).date() for row in source.rows(query)}
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _sum(expression: Any, name: str) -> Any:
+    return func.sum(expression, type_=Integer).label(name)
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)

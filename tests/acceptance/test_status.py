@@ -1,0 +1,271 @@
+"""`pipestate status`, `plan` and `history` as people and programs read them: pictures, JSON with its schema, a watch."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from alembics import ROOT
+from bed import Database, Postgres, Sqlite
+from conftest import fill_expanded
+from programs import run_program
+from terminal import plain
+from weeks import let_weeks_pass
+
+RENDER = ROOT / "src" / "pipestate" / "render"
+PATIENCE_S = 60
+
+
+def fill(database: Database) -> None:
+    fill_expanded(database)
+    let_weeks_pass(database)
+
+
+@pytest.fixture
+def weeks(bed: Postgres | Sqlite) -> Iterator[Database]:
+    database = bed.copy_of("weeks", fill)
+    yield database
+    bed.drop(database)
+
+
+@pytest.fixture
+def lite(sqlite: Sqlite) -> Iterator[Database]:
+    database = sqlite.copy_of("weeks", fill)
+    yield database
+    sqlite.drop(database)
+
+
+def on(database: Database, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "DATABASE_URL": database.text}
+    done = run_program(["pipestate", *arguments], cwd=ROOT, environment=environment)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def data_of(database: Database, *arguments: str) -> Any:
+    """What a command prints with --json, validated against the schema that ships."""
+    done = on(database, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    schema = json.loads((RENDER / f"{arguments[0]}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(data)
+    return data
+
+
+def phase_of(data: Any, address: str) -> Any:
+    runbook, _, name = address.partition("/")
+    (found,) = [
+        phase
+        for book in data["runbooks"]
+        for phase in book["phases"]
+        if (book["name"], phase["name"]) == (runbook, name)
+    ]
+    return found
+
+
+# --- For programs ----------------------------------------------------------------------------------
+
+
+def test_the_json_of_status_has_all_of_it(weeks: Database) -> None:
+    data = data_of(weeks, "status")
+    assert (data["database"]["revision"], data["no_ledger"]) == ("0005", None)
+    ready = phase_of(data, "sites-consolidation/readiness")
+    assert (ready["gate"], ready["opens"]) == ("closed", ["0006", "0007"])
+    (soak,) = ready["soaks"]
+    assert (soak["days"], soak["required"], soak["of"]) == (5.0, 7.0, "sites-consolidation/backfill")
+    assert soak["ends_next"]
+    assert ready["opening"]["at"] == soak["opens_at"] > data["at"]
+    assert "backup-taken" in ready["opening"]["waits_for"]
+    (backup,) = ready["sign_offs"]
+    assert (backup["missing"], backup["until"], backup["words"][0]["holds"]) == (1, None, False)
+    states = [day["state"] for day in phase_of(data, "sites-consolidation/backfill")["days"]]
+    assert states == ["none", "closed", *["open"] * 3, *["gap"] * 3, *["open"] * 5, "none"]
+    assert data["forced"]["reason"] == "incident 42"
+    assert [each["check"] for each in data["forced"]["failures"]] == ["soak"]
+    assert data["rehearsal"]["revisions"] == ["0006"]
+    assert [each["percent"] for each in data["backfills"]] == [41]
+    late = {each["name"]: each["fails"] for each in data["observations"]}
+    assert late == {
+        "deferred_coordinators": ["sites-consolidation/backfill/deferred-coordinators"],
+        "failed_ocr_jobs": [],
+        "open_tickets": [],
+    }
+    assert {"stages", "stuck"} <= {view["id"] for view in data["views"]}
+
+
+def test_the_json_of_plan_and_history_have_schemas_too(weeks: Database) -> None:
+    plan = data_of(weeks, "plan")
+    assert (plan["revision"], plan["steps"][-1]["gates"][0]["gate"]) == ("0005", "closed")
+    history = data_of(weeks, "history", "--limit", "50")
+    assert {"verify", "force", "sign-off", "observation"} <= {entry["kind"] for entry in history}
+
+
+def test_the_json_is_valid_without_a_ledger_and_before_the_first_revision(legacy: Database) -> None:
+    data = data_of(legacy, "status")
+    assert data["no_ledger"].startswith("this database has no ledger")
+    assert data_of(legacy, "plan")["revision"] is None
+
+
+@pytest.mark.parametrize("name", ["verify", "status", "plan", "history", "rehearse"])
+def test_a_schema_is_one_and_lets_fields_be_added(name: str) -> None:
+    text = (RENDER / f"{name}.schema.json").read_text(encoding="utf-8")
+    jsonschema.Draft202012Validator.check_schema(json.loads(text))
+    assert '"additionalProperties": false' not in text
+
+
+# --- For people ------------------------------------------------------------------------------------
+
+
+def test_status_answers_what_people_ask(weeks: Database) -> None:
+    said = " ".join(on(weeks, "status").stdout.split())
+    for answer in (
+        "sites-consolidation/readiness closed",
+        "waiting 0006 and 0007",
+        "5 of 7 days, opens",
+        "at the earliest, and not before backup-taken",
+        "sites-consolidation/backfill is closed now",
+        "signed code-deployed: dba@example.com, holds for 47 days more",
+        "unsigned backup-taken: the word of dba@example.com ended 6 hours ago",
+        "pipestate attest sites-consolidation/readiness/backup-taken --by YOU",
+        "days ✗■■■···■■■■■",
+        "12 days ago, by cron: counters-consistent: 2 rows, first: overshot",
+        "by ops: incident 42 had failed: soak",
+        "state: 41 %, 40 rows of sites updated",
+        "0006: the longest wait 12 ms",
+        "deferred_coordinators 0 2 hours rq fails backfill/deferred-coordinators",
+    ):
+        assert answer in said, answer
+
+
+def test_empty_views_are_left_out(weeks: Database) -> None:
+    said = on(weeks, "status").stdout
+    assert "failure-rates" in said
+    assert "last-errors" not in said
+
+
+def test_a_page_that_is_not_default_is_shown_with_its_views_when_it_is_named(weeks: Database) -> None:
+    """`status` never showed them."""
+    assert "queue-cutover" not in on(weeks, "status").stdout
+    data = data_of(weeks, "status", "queue-cutover")
+    assert [book["name"] for book in data["runbooks"]] == ["queue-cutover"]
+    assert {view["id"] for view in data["views"]} == {"queue-results-by-day", "queue-error-patterns"}
+    assert "queue-cutover/dual-write" in on(weeks, "status", "runbooks/queue-cutover.md").stdout
+
+
+def test_an_unknown_page_is_exit_2(lite: Database) -> None:
+    done = on(lite, "status", "nowhere")
+    assert done.returncode == 2
+    assert "there is no runbook nowhere; there are" in done.stderr
+
+
+def test_an_older_ledger_is_one_line_and_the_rest_is_shown(legacy_0005: Database) -> None:
+    legacy_0005.run("DROP VIEW pipestate.soak")
+    done = on(legacy_0005, "status")
+    assert done.returncode == 0
+    assert done.stdout.count("is older than this pipestate") == 1
+    assert "sites-consolidation/expand open" in done.stdout
+
+
+# --- Watching --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Watched:
+    """A command on a terminal that somebody looks at while it runs."""
+
+    process: "subprocess.Popen[bytes]"
+    terminal: int
+    written: str = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until the text is there; what was read before is forgotten."""
+        end = time.monotonic() + PATIENCE_S
+        while text not in " ".join(plain(self.written).split()):
+            assert time.monotonic() < end, f"no {text!r} in {plain(self.written)[-2000:]}"
+            self._read()
+        self.written = ""
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        while self.process.poll() is None:
+            self._read()
+        self._read()
+        return self.process.returncode
+
+    def _read(self) -> None:
+        if select.select([self.terminal], [], [], 0.1)[0]:
+            try:
+                self.written += os.read(self.terminal, 65536).decode(errors="replace")
+            except OSError:  # the other side is closed
+                time.sleep(0.05)
+
+
+@contextmanager
+def watching(database: Database, *arguments: str, lines: int = 200) -> Iterator[Watched]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
+    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipestate", "status", *arguments],
+        cwd=ROOT,
+        env={**clean, "DATABASE_URL": database.text, "TERM": "xterm-256color"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        yield Watched(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_watch_looks_again_survives_a_lost_database_and_ends_with_ctrl_c(lite: Database) -> None:
+    path = Path(str(lite.url.database))
+    with watching(lite, "--every", "0.5") as watched:
+        watched.wait_for("every 0.5 s, Ctrl-C ends it")
+        lite.run("UPDATE pipestate.run SET reason = 'incident 43' WHERE event = 'force'")
+        watched.wait_for("by ops: incident 43")
+        moved = path.rename(path.with_suffix(".away"))
+        watched.wait_for("trying again every 0.5 s")
+        moved.rename(path)
+        watched.wait_for("every 0.5 s, Ctrl-C ends it")
+        assert watched.end() == 0
+        assert "stopped watching; nothing was changed" in plain(watched.written)
+        assert "Traceback" not in watched.written
+
+
+def test_a_window_that_is_too_low_says_how_much_is_below_it(lite: Database) -> None:
+    with watching(lite, "--watch", lines=10) as watched:
+        watched.wait_for("more lines: a higher window shows them")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--watch"], "--watch draws on a terminal, and this is none"),
+        (["--every", "3"], "--watch draws on a terminal, and this is none"),
+        (["--watch", "--json"], "give one of them"),
+    ],
+)
+def test_a_watch_without_a_terminal_is_exit_2(lite: Database, options: list[str], said: str) -> None:
+    done = on(lite, "status", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

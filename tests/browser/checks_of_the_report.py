@@ -1,0 +1,185 @@
+"""The report in a real Chromium. `make browser` runs these; `make test` reads the same pages without one.
+
+The file's name keeps it out of the suite: a machine without a browser has nothing to skip.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import report_scene
+from bed import Database, Postgres
+from browser.chrome import Page, chromium
+from hostile_report import write_hostile
+from integration.report.conftest import gathered
+from pipestate.chain.calls import Calls
+from pipestate.chain.read import read_chain
+from pipestate.chain.version_table import locator
+from pipestate.ledger.install import install
+from pipestate.report.page import render_page
+from pipestate.runbook.lint import load
+
+PHONE, DESKTOP = 390, 1280
+LOOKS = [(width, scheme) for width in (PHONE, DESKTOP) for scheme in ("light", "dark")]
+AXE = Path(os.environ.get("PIPESTATE_AXE", "build/axe.min.js"))
+PICTURES = Path(os.environ.get("PIPESTATE_PICTURES", "build/pictures"))
+SILENT = (
+    "Runtime.consoleAPICalled",
+    "Runtime.exceptionThrown",
+    "Log.entryAdded",
+    "Page.javascriptDialogOpening",
+)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def reports(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Addresses of reports: two weeks of a migration, hostile text, and nothing at all."""
+    directory = tmp_path_factory.mktemp("reports")
+    makers = {"scene": _scene, "hostile": _hostile, "empty": _empty}
+    made = {}
+    for name, make in makers.items():
+        database = postgres.create()
+        file = directory / f"{name}.html"
+        file.write_text(make(database, directory), encoding="utf-8")
+        postgres.drop(database)
+        made[name] = file.as_uri()
+    return made
+
+
+def _scene(database: Database, directory: Path) -> str:
+    report_scene.build(database)
+    with database.reader() as connection:
+        position = locator(report_scene.PROJECT, read_chain(report_scene.PROJECT))(connection)
+    return _written(database, [load(report_scene.RUNBOOK)], position)
+
+
+def _hostile(database: Database, directory: Path) -> str:
+    with database.begin() as connection:
+        install(connection)
+    return _written(database, [write_hostile(database, directory)])
+
+
+def _empty(database: Database, directory: Path) -> str:
+    return _written(database, [])
+
+
+def _written(database: Database, books: list[Any], *position: Any) -> str:
+    return render_page(gathered(database, books, *position), Calls())
+
+
+def opened(page: Page, address: str, width: int = DESKTOP, scheme: str = "light") -> Page:
+    page.resize(width, 900)
+    page.prefer(scheme)
+    page.open(address)
+    return page
+
+
+@pytest.mark.parametrize("name", ["scene", "hostile", "empty"])
+def test_the_browser_has_nothing_to_say_and_asks_for_nothing_else(
+    page: Page, reports: dict[str, str], name: str
+) -> None:
+    for width, scheme in LOOKS:
+        opened(page, reports[name], width, scheme)
+        assert [each for each in page.told if each[0] in SILENT] == []
+        asked = [each["request"]["url"] for each in page.heard("Network.requestWillBeSent")]
+        assert [url for url in asked if not url.startswith("data:")] == [reports[name]]
+
+
+@pytest.mark.parametrize("name", ["scene", "hostile", "empty"])
+@pytest.mark.parametrize("width", [320, PHONE, 768, DESKTOP])
+def test_nothing_is_wider_than_the_window(page: Page, reports: dict[str, str], name: str, width: int) -> None:
+    opened(page, reports[name], width)
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_every_link_leads_to_something_that_is_then_seen(page: Page, reports: dict[str, str]) -> None:
+    for name in ("scene", "hostile"):
+        opened(page, reports[name])
+        unseen = page.evaluate(
+            """(async () => {
+              const wrong = [];
+              for (const link of document.querySelectorAll('a[href^="#"]')) {
+                document.querySelectorAll('details.part').forEach(each => each.open = false);
+                link.click();
+                await new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
+                const place = document.querySelector(':target')?.getBoundingClientRect();
+                if (!place || place.height === 0 || place.top < 0 || place.top > innerHeight)
+                  wrong.push(link.getAttribute('href'));
+              }
+              return wrong;
+            })()"""
+        )
+        assert unseen == []
+
+
+def test_hostile_text_is_shown_and_nothing_of_it_runs(page: Page, reports: dict[str, str]) -> None:
+    opened(page, reports["hostile"])
+    assert page.evaluate("document.scripts.length + document.images.length") == 0
+    assert page.evaluate("document.body.innerText.includes('<script>alert(1)</script>')")
+    assert page.heard("Page.javascriptDialogOpening") == []
+
+
+def test_a_script_that_came_into_the_page_would_not_run(page: Page, reports: dict[str, str]) -> None:
+    opened(page, reports["scene"])
+    page.evaluate(
+        """const script = document.createElement('script');
+        script.textContent = 'window.ran = true';
+        document.body.append(script);"""
+    )
+    assert page.evaluate("window.ran === undefined")
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_axe_finds_nothing_to_complain_about(
+    page: Page, reports: dict[str, str], width: int, scheme: str
+) -> None:
+    for name in ("scene", "hostile", "empty"):
+        opened(page, reports[name], width, scheme)
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        page.evaluate(AXE.read_text(encoding="utf-8") + "; undefined")
+        found = page.evaluate(
+            """axe.run().then(done => done.violations.map(
+              each => [each.id, each.help, each.nodes.slice(0, 3).map(node => node.html.slice(0, 200))]))"""
+        )
+        assert found == [], name
+
+
+def test_it_needs_no_javascript(page: Page, reports: dict[str, str]) -> None:
+    opened(page, reports["scene"])
+    height = page.call("Page.getLayoutMetrics")["cssContentSize"]["height"]
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.open(reports["scene"])
+        assert page.call("Page.getLayoutMetrics")["cssContentSize"]["height"] == height
+    finally:
+        page.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_print_shows_what_is_folded_and_leaves_the_menu_out(page: Page, reports: dict[str, str]) -> None:
+    opened(page, reports["scene"])
+    page.prefer("light", media="print")
+    assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    folded = "document.querySelector('details.part:not([open]) .prose p').getBoundingClientRect().height"
+    assert page.evaluate(folded) > 0
+    assert len(page.call("Page.printToPDF")["data"]) > 100_000
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_pictures_are_there_to_be_looked_at(
+    page: Page, reports: dict[str, str], width: int, scheme: str
+) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    opened(page, reports["scene"], width, scheme)
+    file = PICTURES / f"report-{width}-{scheme}.png"
+    page.picture(file)
+    assert file.stat().st_size > 50_000

@@ -1,0 +1,224 @@
+"""Many databases: each answers for itself, and what differs is named."""
+
+from pathlib import Path
+
+import pytest
+
+from bed import Database, Sqlite
+from fleets import APPROVAL, UNREACHABLE, Tenants, asked
+from pipestate.chain.project import Project
+from pipestate.errors import ConfigError
+from pipestate.fleet.tally import Group
+from pipestate.plural import many
+from pipestate.verify.report import Gate
+from shops import open_shop
+
+
+def by_name(groups: tuple[Group, ...]) -> dict[tuple[str, ...], Group]:
+    return {group.names: group for group in groups}
+
+
+def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
+    healthy = tenants.create("b2", APPROVAL)
+    lines = [
+        f"north = {healthy.text}",
+        tenants.named("south", "b2", APPROVAL),
+        tenants.named("behind", "a1"),
+        tenants.named("closed"),
+        f"gone = {UNREACHABLE}",
+        tenants.named(
+            "drifted", "b2", APPROVAL, "ALTER TABLE orders ADD COLUMN extra text", "DROP TABLE order_log"
+        ),
+        f"again = {healthy.url.set(username='somebody_else', drivername='postgresql').render_as_string(False)}",
+    ]
+    fleet, answers = asked(shop, lines)
+    assert {name: each.exit_code for name, each in answers.items()} == {
+        **{"north": 0, "south": 0, "behind": 2, "closed": 1, "gone": 3, "drifted": 0}
+    }
+    assert (fleet.exit_code, fleet.total, fleet.asked) == (3, 6, 6)
+    assert fleet.codes == {0: 3, 1: 1, 2: 1, 3: 1}
+    assert [(each.source, each.name) for each in fleet.repeated] == [("list:7", "again")]
+
+    (closed,) = answers["closed"].closed
+    assert (closed.name, closed.closed_by) == ("shop/ready", ("approved",))
+    assert answers["behind"].revision == "a1"
+    assert [phase.gate for phase in answers["behind"].phases] == [Gate.AHEAD]
+    assert "cannot reach" in str(answers["gone"].error)
+    assert "s3cret" not in str(fleet) + str(answers["gone"].error)
+
+    groups = by_name(fleet.groups)
+    assert groups[("north", "south")].state.asked
+    assert fleet.groups[0].names == ("north", "south")
+    assert set(groups) == {("north", "south"), ("behind",), ("closed",), ("gone",), ("drifted",)}
+    (drift,) = fleet.drifts
+    assert (drift.name, drift.alike, drift.revision) == ("drifted", 3, "b2")
+    assert "column orders.extra is extra" in drift.objects
+    assert "table order_log is missing" in drift.objects
+    assert str(groups[("drifted",)].state.drift).startswith("schema differs from 3 others: ")
+
+
+def test_one_gate_is_asked_alone_and_past_it_is_no_failure(shop: Project, tenants: Tenants) -> None:
+    lines = [tenants.named("ready", "b2", APPROVAL), tenants.named("done", "d4")]
+    # Empty tables need no gate to go: so the one at d4 came there.
+    fleet, answers = asked(shop, lines, phase="shop/ready", compare=False)
+    assert {name: each.exit_code for name, each in answers.items()} == {"ready": 0, "done": 2}
+    assert fleet.exit_code == 0
+    assert answers["ready"].definitions is None
+
+
+def test_a_plan_says_how_many_revisions_wait_and_what_comes_next(shop: Project, tenants: Tenants) -> None:
+    lines = [
+        tenants.named("a", "b2", APPROVAL),
+        tenants.named("b"),
+        tenants.named("c", "a1"),
+        f"gone = {UNREACHABLE}",
+    ]
+    fleet, answers = asked(shop, lines, planned=True)
+    plans = {name: each.pending for name, each in answers.items() if each.pending}
+    assert {name: each.revisions for name, each in plans.items()} == {
+        **{"a": ("c3", "d4"), "b": ("c3", "d4"), "c": ("b2", "c3", "d4")}
+    }
+    assert plans["a"].next.startswith("the gate is open: alembic")
+    assert plans["b"].next.startswith("c3 waits for shop/ready: pipestate gate shop/ready")
+    assert plans["c"].next.endswith("upgrade b2")
+    assert (fleet.exit_code, fleet.codes) == (3, {0: 3, 1: 0, 2: 0, 3: 1})
+
+
+def test_runs_are_recorded_in_each_ledger_and_one_that_cannot_stops_nobody(
+    shop: Project, tenants: Tenants
+) -> None:
+    kept, bare = tenants.create("b2", APPROVAL), tenants.create("a1")
+    fleet, answers = asked(shop, [f"bare = {bare.text}", f"kept = {kept.text}"], record=True)
+    assert kept.rows("SELECT event, phase, gate FROM pipestate.run WHERE event = 'verify'") == [
+        ("verify", "ready", "open")
+    ]
+    assert "has no ledger" in str(answers["bare"].error)
+    assert fleet.exit_code == 2
+
+
+def test_drift_is_compared_at_one_revision_and_without_owners(shop: Project, tenants: Tenants) -> None:
+    """At a1 a table more is right, and tenants have roles of their own."""
+    owned = tenants.create("b2", APPROVAL)
+    role = f"{owned.url.database}_owner"
+    owned.run(
+        f"CREATE ROLE {role}", f"ALTER TABLE orders OWNER TO {role}", f"GRANT SELECT ON order_log TO {role}"
+    )
+    try:
+        lines = [
+            f"owned = {owned.text}",
+            tenants.named("usual", "b2", APPROVAL),
+            tenants.named("early", "a1"),
+        ]
+        fleet, _ = asked(shop, lines)
+        assert fleet.drifts == ()
+    finally:
+        owned.run(f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("CREATE INDEX by_status ON orders (status)", "index by_status is extra"),
+        (
+            "ALTER TABLE orders ALTER status TYPE varchar(9)",
+            "column orders.status is `character varying(9)`, there `text`",
+        ),
+        (
+            "ALTER TABLE orders ADD CONSTRAINT positive CHECK (id > 0) NOT VALID",
+            "constraint orders.positive is extra",
+        ),
+        (
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'orders_pkey'::regclass",
+            "index orders_pkey is `CREATE",
+        ),
+    ],
+    ids=["an index", "a type", "a constraint", "validity"],
+)
+def test_what_drifted_is_named(shop: Project, tenants: Tenants, change: str, said: str) -> None:
+    lines = [tenants.named("a"), tenants.named("b"), tenants.named("odd", "b2", change)]
+    fleet, _ = asked(shop, lines)
+    (drift,) = fleet.drifts
+    assert drift.objects[0].startswith(said)
+    assert drift.name == "odd"
+
+
+def test_files_of_sqlite_are_asked_too(shop: Project, sqlite: Sqlite, tmp_path: Path) -> None:
+    def fill(fresh: Database) -> None:
+        open_shop(tmp_path / "template", fresh).upgrade("b2")
+
+    open_, odd = sqlite.copy_of("shop at b2", fill), sqlite.copy_of("shop at b2", fill)
+    open_.run(APPROVAL)
+    odd.run("CREATE INDEX by_status ON orders (status)")
+    lines = [open_.text, open_.text, f"odd = {odd.text}", "sqlite:////nowhere/at-all.db"]
+    fleet, answers = asked(shop, lines)
+    assert [each.exit_code for each in answers.values()].count(0) == 1
+    assert answers["odd"].exit_code == 1
+    assert "there is no file" in str(answers["at-all"].error)
+    assert len(fleet.repeated) == 1
+    assert [drift.objects for drift in fleet.drifts] in (
+        [("index by_status is extra",)],
+        [("index by_status is missing",)],
+    )
+    for database in (open_, odd):
+        sqlite.drop(database)
+
+
+def test_a_query_names_the_databases(shop: Project, tenants: Tenants) -> None:
+    first, second = tenants.create("b2", APPROVAL), tenants.create()
+    admin = tenants.server.admin.set(drivername="postgresql").render_as_string(False)
+    names = f"('{first.url.database}', '{second.url.database}')"
+    query = f"SELECT datname FROM pg_database WHERE datname IN {names}"
+    fleet, answers = asked(shop, [f"eu = {admin} databases: {query}", first.text])
+    assert {name: each.exit_code for name, each in answers.items()} == {
+        f"eu/{first.url.database}": 0,
+        f"eu/{second.url.database}": 1,
+    }
+    assert len(fleet.repeated) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("SELECT datname FROM pg_database WHERE false", 2, "its query returned no row"),
+        ("SELECT datname, oid FROM pg_database", 2, "one column"),
+        ("SELECT NULL::text", 2, "a row without a name"),
+        ("SELECT nowhere FROM pg_database", 3, 'column "nowhere" does not exist'),
+        ("SELECT generate_series(1, 100001)::text", 2, "100,001 rows"),
+    ],
+)
+def test_a_query_that_names_nothing_is_an_answer_of_its_line(
+    shop: Project, tenants: Tenants, query: str, code: int, said: str
+) -> None:
+    admin = tenants.server.admin.set(drivername="postgresql").render_as_string(False)
+    lines = [f"eu = {admin} databases: {query}", tenants.named("fine", "b2", APPROVAL)]
+    fleet, answers = asked(shop, lines)
+    assert (answers["eu"].exit_code, answers["fine"].exit_code, fleet.exit_code) == (code, 0, code)
+    assert said in str(answers["eu"].error)
+
+
+def test_names_that_are_not_unique_become_addresses(shop: Project, tenants: Tenants) -> None:
+    lines = [tenants.named("acme"), tenants.named("acme")]
+    _, answers = asked(shop, lines, compare=False)
+    assert sorted(answers) == sorted(
+        database.url.set(drivername="postgresql").render_as_string() for database in tenants.made
+    )
+
+
+def test_connections_are_closed_and_no_more_than_wanted_are_open(shop: Project, tenants: Tenants) -> None:
+    lines = [tenants.named(f"t{number}") for number in range(4)]
+    asked(shop, lines, jobs=2)
+    names = ", ".join(f"'{database.url.database}'" for database in tenants.made)
+    left = tenants.made[0].value(
+        f"SELECT count(*) FROM pg_stat_activity WHERE datname IN ({names}) AND pid <> pg_backend_pid() "
+        "AND application_name = 'pipestate'"
+    )
+    assert left == 0, many(int(str(left)), "connection")
+
+
+def test_records_of_schemas_are_refused(shop: Project, tenants: Tenants) -> None:
+    database = tenants.create()
+    line = f"{database.text} schemas: SELECT 'public'"
+    with pytest.raises(
+        ConfigError, match="list:1: --record writes into the ledger of a database, which its schemas share"
+    ):
+        asked(shop, [line], record=True)

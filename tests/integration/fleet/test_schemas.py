@@ -1,0 +1,94 @@
+"""Tenants that are schemas of one database: each is asked in its own world, and sees nothing of the others."""
+
+import pytest
+
+from bed import Database
+from fleets import Tenants, asked
+from pipestate.chain.project import Project
+
+# What names other objects, in every way in which a definition can.
+OBJECTS = (
+    "CREATE TYPE {s}.state AS ENUM ('new', 'paid')",
+    "CREATE TABLE {s}.orders (id integer PRIMARY KEY, old_status text, status text, state {s}.state DEFAULT 'new')",
+    "CREATE TABLE {s}.order_log (id serial PRIMARY KEY, line text NOT NULL, of integer REFERENCES {s}.orders)",
+    "CREATE TABLE {s}.approvals (what text)",
+    "CREATE INDEX by_status ON {s}.orders (status)",
+    "CREATE VIEW {s}.fresh AS SELECT id FROM {s}.orders WHERE state = 'new'",
+    "CREATE FUNCTION {s}.keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    "CREATE TRIGGER keeps BEFORE UPDATE ON {s}.orders FOR EACH ROW EXECUTE FUNCTION {s}.keep()",
+    "CREATE TABLE {s}.alembic_version (version_num varchar(32) PRIMARY KEY)",
+)
+HOSTILE = 'x", public; DROP SCHEMA one --'
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def add_tenant(
+    database: Database, name: str, revision: str | None = "b2", *more: str, approved: bool = True
+) -> None:
+    schema = quoted(name)
+    statements = [f"CREATE SCHEMA {schema}", *OBJECTS, *more]
+    if approved:
+        statements.append("INSERT INTO {s}.approvals VALUES ('drop log')")
+    if revision:
+        statements.append(f"INSERT INTO {{s}}.alembic_version VALUES ('{revision}')")
+    database.run(*(statement.format(s=schema) for statement in statements))
+
+
+@pytest.fixture
+def crm(tenants: Tenants) -> Database:
+    """A database whose own schema is a tenant's as well, and would answer for any that lacks something."""
+    return tenants.create("b2", "INSERT INTO approvals VALUES ('drop log')")
+
+
+def line(database: Database, more: str = "") -> str:
+    query = f"SELECT nspname{more} FROM pg_namespace WHERE nspname !~ '^(pg_|information|public|pipestate)' ORDER BY 1"
+    return f"{database.text} schemas: {query}"
+
+
+def test_each_schema_answers_for_itself(shop: Project, crm: Database) -> None:
+    add_tenant(crm, "one")
+    add_tenant(crm, "two", approved=False)
+    add_tenant(crm, "three", "a1")
+    add_tenant(crm, "empty", None)
+    add_tenant(crm, "lost", "b2", "DROP TABLE {s}.approvals", approved=False)
+    crm.run("CREATE SCHEMA bare")
+    fleet, answers = asked(shop, [line(crm)])
+    assert {name: (each.revision, each.exit_code) for name, each in answers.items()} == {
+        "one": ("b2", 0),
+        "two": ("b2", 1),
+        "three": ("a1", 2),
+        "empty": (None, 2),
+        "bare": (None, 2),
+        "lost": ("b2", 3),
+    }
+    (lost,) = answers["lost"].closed
+    assert 'relation "approvals" does not exist' in lost.wrong[0].message
+    assert [drift.name for drift in fleet.drifts] == ["lost"]
+    assert fleet.drifts[0].objects == ("column approvals.what is missing", "table approvals is missing")
+
+
+def test_hostile_names_are_names(shop: Project, crm: Database) -> None:
+    for name in ("one", HOSTILE, "T\u202ewo\x1b[31m"):
+        add_tenant(crm, name)
+    fleet, answers = asked(shop, [line(crm)])
+    assert {each.exit_code for each in answers.values()} == {0}
+    assert set(answers) == {"one", HOSTILE, "T\u202ewo\x1b[31m"}
+    assert fleet.drifts == ()
+
+
+def test_further_columns_are_further_schemas_of_the_path(shop: Project, crm: Database) -> None:
+    add_tenant(crm, "one", "b2", "DROP TABLE {s}.approvals", approved=False)
+    assert asked(shop, [line(crm)])[0].exit_code == 3
+    fleet, answers = asked(shop, [line(crm, ", 'public'")])
+    assert (fleet.exit_code, answers["one"].schema, answers["one"].revision) == (0, "one", "b2")
+
+
+def test_the_database_and_a_schema_of_it_are_two(shop: Project, crm: Database) -> None:
+    add_tenant(crm, "one")
+    fleet, answers = asked(shop, [f"whole = {crm.text}", line(crm), line(crm)])
+    assert set(answers) == {"whole", "one"}
+    assert len(fleet.repeated) == 1
+    assert fleet.drifts == ()  # a database and a schema are not compared

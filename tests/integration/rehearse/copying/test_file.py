@@ -1,0 +1,41 @@
+"""A clone of SQLite is a copy of the file."""
+
+from pathlib import Path
+
+import pytest
+
+from bed import Database
+from pipestate.errors import ConfigError, Unreachable
+from pipestate.rehearse.copying.make import cloned
+from pipestate.rehearse.copying.making import Told
+from pipestate.rehearse.copying.wanted import Wanted
+
+ALL = Wanted(2**30)
+
+
+def test_the_file_is_copied_also_while_somebody_writes_and_gone_at_the_end(sqlite_database: Database) -> None:
+    sqlite_database.run("CREATE TABLE t (id integer)", "INSERT INTO t VALUES (1)")
+    told: list[tuple[int, int]] = []
+    with sqlite_database.begin() as writer:
+        writer.exec_driver_sql("INSERT INTO t VALUES (2)")
+        with cloned(sqlite_database.url, ALL, Told(on_progress=lambda *done: told.append(done))) as clone:
+            copy = Database(clone.url)
+            assert copy.rows("SELECT id FROM t") == [(1,)]
+            copy.run("DROP TABLE t")
+            copy.engine.dispose()
+    assert told[-1][0] == told[-1][1] > 0
+    assert not Path(str(clone.url.database)).parent.exists()
+    assert sqlite_database.value("SELECT count(*) FROM t") == 2
+
+
+def test_what_is_refused(sqlite_database: Database, tmp_path: Path) -> None:
+    sqlite_database.run("CREATE TABLE t (id integer)")
+    for wanted, said in (
+        (Wanted(10), "above --max-size"),
+        (Wanted(2**30, schema_only=True), "--schema-only is for"),
+    ):
+        with pytest.raises(ConfigError, match=said), cloned(sqlite_database.url, wanted, Told()):
+            pass
+    gone = sqlite_database.url.set(database=str(tmp_path / "none"))
+    with pytest.raises(Unreachable, match="there is no file"), cloned(gone, ALL, Told()):
+        pass

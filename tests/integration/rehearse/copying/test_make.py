@@ -1,0 +1,162 @@
+"""A clone has all that production had at one moment, and production notices nothing but one reader."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from bed import Database, Postgres
+from odd_production import drop_odd, make_odd
+from pipestate.errors import ConfigError, PipestateError, Unreachable
+from pipestate.interrupt import Interrupted
+from pipestate.rehearse.contents import Contents, differences, read_contents
+from pipestate.rehearse.copying.make import cloned
+from pipestate.rehearse.copying.making import Told
+from pipestate.rehearse.copying.wanted import Wanted
+
+ALL = Wanted(2**30)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Production before it was copied, the clone, and what was said."""
+
+    production: Database
+    reader: Database
+    contents: Contents
+    clone: Database
+    said: list[str]
+    could_drop: bool
+
+
+def can_drop(production: Database) -> bool:
+    try:
+        production.run("SET LOCAL lock_timeout = '50ms'", "DROP TABLE checked")
+    except DBAPIError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def copied(postgres: Postgres) -> Iterator[Copied]:
+    """Copy it with the role that can only read, while others write."""
+    production, reader = make_odd(postgres)
+    contents = read_contents(production.url)
+    said: list[str] = []
+    could_drop: list[bool] = []
+
+    def listen(sentence: str) -> None:
+        if sentence.startswith("copying "):  # the moment is held
+            production.run("INSERT INTO kinds (said) VALUES ('too late')", "UPDATE hen SET egg = NULL")
+            could_drop.append(can_drop(production))
+        said.append(sentence)
+
+    with cloned(reader.url, ALL, Told(listen)) as clone:
+        database = Database(clone.url)
+        yield Copied(production, reader, contents, database, said, could_drop[0])
+        database.engine.dispose()
+    drop_odd(postgres, production)
+
+
+def test_every_definition_and_every_row_is_of_one_moment(copied: Copied) -> None:
+    found = list(differences(copied.contents, read_contents(copied.clone.url)))
+    assert found == []
+    assert not copied.could_drop
+
+
+def test_sequences_go_on_where_production_is_or_behind_the_rows(copied: Copied) -> None:
+    """The role may read `standalone`; of the others it knows the columns that they belong to."""
+    clone = copied.clone
+    assert clone.value("SELECT nextval('standalone')") == 7
+    last = clone.value("SELECT max(id) FROM kinds")
+    clone.run("INSERT INTO kinds (said) VALUES ('next')")
+    assert clone.rows("SELECT id, n FROM kinds WHERE said = 'next'") == [(int(str(last)) + 3, 24)]
+    assert any("may not read the values of sequences" in sentence for sentence in copied.said)
+
+
+def test_what_stands_on_the_rows_is_there(copied: Copied) -> None:
+    clone = copied.clone
+    assert clone.rows("SELECT kinds, twice FROM a_sums, b_sums") == [(23, 46)]
+    populated = clone.rows("SELECT relname FROM pg_class WHERE relkind = 'm' AND relispopulated ORDER BY 1")
+    assert populated == [("a_sums",), ("b_sums",)]
+    assert clone.rows("SELECT pubname, puballtables FROM pg_publication") == [("everything", True)]
+    assert clone.value("SELECT count(*) FROM pg_event_trigger") == 1
+    assert clone.rows("SELECT name FROM pipestate.observation") == [("x",)]
+    assert clone.rows("SELECT name FROM pipestate_archive.manifest") == [("old",)]
+    assert clone.rows("SHOW search_path") == [('public, "S.x"',)]
+    assert clone.value("SELECT current_setting('app.tenant')") == "it's"
+    assert clone.rows("SHOW fsync") == [("on",)]
+
+
+def test_a_clone_can_reach_nobody_and_says_what_it_lacks(copied: Copied) -> None:
+    clone = copied.clone
+    assert clone.value("SELECT count(*) FROM pg_subscription") == 0
+    with pytest.raises(DBAPIError, match="has no handler"):
+        clone.run("SELECT * FROM of_distant")
+    left_out = " ".join(sentence for sentence in copied.said if sentence.startswith("left out: "))
+    for what in ("distant", "1 large object", "1 subscription", "pipestate_archive.old"):
+        assert what in left_out, what
+
+
+def test_production_keeps_nothing_of_it(copied: Copied) -> None:
+    sessions = copied.production.rows(
+        "SELECT application_name, query FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid()"
+    )
+    assert sessions == []
+
+
+def refuses(reader: Database, wanted: Wanted = ALL) -> str:
+    """Ask for a clone that is refused before a server is started."""
+    with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted, Told()):
+        pass
+    return str(refused.value)
+
+
+def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: Copied) -> None:
+    production, reader = copied.production, copied.reader
+    assert "above --max-size (1 KB): raise it, or give --on a clone" in refuses(reader, Wanted(2**10))
+    role = reader.url.username
+    production.run("ALTER TABLE kinds ENABLE ROW LEVEL SECURITY")
+    assert f"row security hides rows of kinds from the role {role}" in refuses(reader)
+    production.run("ALTER TABLE kinds DISABLE ROW LEVEL SECURITY", f"REVOKE SELECT ON hen FROM {role}")
+    assert f"the role {role} may not read hen: GRANT" in refuses(reader)
+    production.run(f"GRANT SELECT ON hen TO {role}")
+
+
+def abandoned(database: Database, wanted: Wanted, told: Told, expected: type[PipestateError]) -> str:
+    """Make a clone that fails on the way; nothing may be left of it, here or on production."""
+    before = set(Path(tempfile.gettempdir()).glob("pipestate-clone-*"))
+    with pytest.raises(expected) as failed, cloned(database.url, wanted, told):
+        pass
+    assert failed.value.exit_code == 3
+    assert not set(Path(tempfile.gettempdir()).glob("pipestate-clone-*")) - before
+    others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pipestate clone' AND state <> 'idle' "
+    assert database.value(f"{others} AND datname = current_database()") == 0
+    return str(failed.value)
+
+
+def test_production_that_goes_away_and_ctrl_c_leave_nothing_behind(pg: Database) -> None:
+    pg.run("CREATE TABLE a AS SELECT generate_series(1, 1000) AS id", "CREATE TABLE b (id integer)")
+
+    ended = "application_name = 'pipestate clone' AND datname = current_database()"
+
+    def end_the_reader(done: int, total: int) -> None:
+        pg.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ended}")
+
+    said = abandoned(pg, ALL, Told(on_progress=end_the_reader), Unreachable)
+    assert re.match(
+        r"production did not give the rows of b: .*; the clone was removed, production was not", said
+    )
+
+    def press_ctrl_c(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    said = abandoned(pg, ALL, Told(on_progress=press_ctrl_c), Interrupted)
+    assert said.startswith(
+        "interrupted: 1 of 2 tables copied; what ran on production was cancelled; the clone"
+    )

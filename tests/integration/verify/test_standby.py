@@ -1,0 +1,105 @@
+"""On a hot standby everything that only reads works, says how old it may be, and writes are refused in a sentence."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from attacks.sessions import is_running, wait_until
+from bed import Database, memory
+from books import block, page, run, write
+from fleets import APPROVAL, asked, project_in
+from pipestate.embedded import embedded_server
+from pipestate.errors import Unreachable
+from programs import run_program
+from shops import Shop, open_shop
+from standby import catch_up, standby_of
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary and its standby, with the same database on each."""
+
+    shop: Shop
+    primary: Database
+    standby: Database
+
+    def pipestate(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a command on the standby."""
+        argv = ["pipestate", *arguments, "--database-url", self.standby.text]
+        done = run_program(argv, cwd=self.shop.root, environment=os.environ)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with embedded_server(within=memory()) as url, standby_of(url) as other:
+        primary, standby = Database(url), Database(other)
+        shop = open_shop(tmp_path_factory.mktemp("standby"), primary)
+        shop.upgrade("b2")
+        shop.fill()
+        primary.run(APPROVAL)
+        catch_up(primary, standby)
+        yield Pair(shop, primary, standby)
+        for database in (primary, standby):
+            database.engine.dispose()
+
+
+@pytest.mark.parametrize("command", ["verify", "verify --jobs 3", "gate shop/ready", "verify --format junit"])
+def test_checks_hold_on_a_standby_as_on_its_primary(pair: Pair, command: str) -> None:
+    code, _, stderr = pair.pipestate(*command.split())
+    assert code == 0, stderr
+    assert "warning: this is a standby: it shows what it has replayed" in stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "history", "verify --json"])
+def test_what_only_reads_works(pair: Pair, command: str) -> None:
+    code, stdout, stderr = pair.pipestate(*command.split())
+    assert code == 0, stderr
+    assert stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["verify --record", "observe --set depth=1", "ledger install"],
+)
+def test_what_writes_is_refused_with_one_sentence(pair: Pair, command: str) -> None:
+    code, _, stderr = pair.pipestate(*command.split())
+    said = [line for line in stderr.splitlines() if line.startswith("pipestate: ")]
+    assert code == 3
+    assert len(said) == 1
+    assert "takes no writes: it is a standby, or read-only by a setting; name the primary" in said[0]
+
+
+def test_a_fleet_may_hold_both(pair: Pair) -> None:
+    project = project_in(pair.shop.root)
+    lines = [f"primary = {pair.primary.text}", f"standby = {pair.standby.text}"]
+    fleet, answers = asked(project, lines)
+    assert (fleet.exit_code, len(fleet.groups), fleet.repeated, fleet.drifts) == (0, 1, (), ())
+    assert any("this is a standby" in warning for warning in answers["standby"].warnings)
+    assert not any("standby" in warning for warning in answers["primary"].warnings)
+
+
+def test_a_query_in_the_way_of_replay_ends_the_run_with_a_sentence(pair: Pair, tmp_path: Path) -> None:
+    """In a savepoint, as every check is, the server cannot end the query alone."""
+    pair.primary.run(
+        "CREATE TABLE scratch (n integer)",
+        "CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_sleep(600); RETURN 0; END $$",
+    )
+    catch_up(pair.primary, pair.standby)
+    sleeps = block("SELECT slow() + count(*) AS x FROM scratch", check="sleeps", require="x = 0")
+    runbook = write(tmp_path, page(sleeps))
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(run, pair.standby, runbook, timeout_s=600)
+        wait_until(lambda: asking.done() or is_running(pair.standby, "slow()"), "the query runs")
+        pair.primary.run("TRUNCATE scratch")
+        error = asking.exception(timeout=30)
+    assert isinstance(error, Unreachable)
+    assert "is a standby, and ended the connection to replay what a query was reading: ask again" in str(
+        error
+    )

@@ -1,0 +1,128 @@
+"""Columns on their way back: nothing that reads the table happens under the lock, and a kill anywhere is made up for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bed import Database
+from contracted import Contracted, lay_out
+from pipestate.ddl.postgresql import columns_return
+
+TABLE = (
+    "CREATE TABLE t (id int PRIMARY KEY, x int)",
+    "INSERT INTO t SELECT n, n FROM generate_series(1, 5) n",
+)
+# True where this session does not hold the lock of the table whose rule it is.
+UNLOCKED = """CREATE FUNCTION unlocked(int) RETURNS boolean LANGUAGE sql AS
+$$SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 't'::regclass
+                     AND mode = 'AccessExclusiveLock')$$"""
+VALIDATED = "SELECT conname::text, convalidated FROM pg_constraint WHERE conrelid = 't'::regclass AND contype IN ('c', 'f', 'u')"
+
+
+def contracted(
+    root: Path, pg: Database, *statements: str, how: str = "per migration", **more: Any
+) -> Contracted:
+    """A project whose contract takes t.x away, at the end of the way up."""
+    pg.run(*TABLE, *statements)
+    project = lay_out(root, pg, how, columns={"t": ["x"]}, **more)
+    project.upgrade()
+    return project
+
+
+@pytest.mark.parametrize("how", ["per migration", "script"])
+def test_a_rule_is_validated_when_the_lock_is_gone(pg: Database, tmp_path: Path, how: str) -> None:
+    pg.run(*TABLE, UNLOCKED, "ALTER TABLE t ADD CONSTRAINT c CHECK (unlocked(x)) NOT VALID")
+    pg.run("ALTER TABLE t VALIDATE CONSTRAINT c")
+    project = lay_out(tmp_path, pg, how, columns={"t": ["x"]})
+    project.upgrade()
+    assert pg.rows(VALIDATED) == []
+    project.downgrade()
+    assert pg.rows(VALIDATED) == [("c", True)]
+
+
+RULES = {
+    "a check": ("ALTER TABLE t ADD CONSTRAINT c CHECK (x > 0)", "constraint c of t stays NOT VALID"),
+    "a foreign key": (
+        "ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (x) REFERENCES t",
+        "constraint c of t stays NOT VALID",
+    ),
+    "a unique constraint": (
+        "ALTER TABLE t ADD CONSTRAINT c UNIQUE (x)",
+        "constraint c of t did not come back: rows written since break it. It was: UNIQUE (x)",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ["per migration", "all at once"])
+@pytest.mark.parametrize("rule", RULES)
+def test_what_rows_written_since_break_is_said_and_they_are_kept(
+    pg: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, rule: str, how: str
+) -> None:
+    statement, said = RULES[rule]
+    project = contracted(tmp_path, pg, statement, how=how, derived={"t": {"x": "-7"}})
+    pg.run("INSERT INTO t VALUES (8), (9)")
+    project.downgrade()
+    assert said in caplog.text
+    assert pg.rows("SELECT id, x FROM t WHERE id > 4 ORDER BY 1") == [(5, 5), (8, -7), (9, -7)]
+    expected = [] if rule == "a unique constraint" else [("c", False)]
+    assert pg.rows(VALIDATED) == expected
+
+
+def test_a_column_that_rows_written_since_leave_empty_takes_null(
+    pg: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    project = contracted(tmp_path, pg, "ALTER TABLE t ALTER x SET NOT NULL")
+    pg.run("INSERT INTO t VALUES (9)")
+    project.downgrade()
+    newer = int(str(pg.value("SHOW server_version_num"))) >= 180000
+    assert ("stays NOT VALID" if newer else "t.x stays nullable") in caplog.text
+    assert pg.value("SELECT x FROM t WHERE id = 9") is None
+
+
+HANGING = (
+    "ALTER TABLE t ALTER x SET NOT NULL",
+    "ALTER TABLE t ADD CONSTRAINT c CHECK (x > 0)",
+    "ALTER TABLE t ADD CONSTRAINT u UNIQUE (x) DEFERRABLE",
+    "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (x) REFERENCES t",
+    "CREATE INDEX i ON t (x)",
+)
+STEPS = ("return_columns", "settle_columns", "hang_columns", "validate_columns", "complete_columns")
+
+
+class Killed(BaseException):
+    """In the place of SIGKILL: what was committed stays, nothing else."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_ended_after_any_step_it_is_finished_by_a_rerun(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    project = contracted(tmp_path, pg, *HANGING, derived={"t": {"x": "s.id"}})
+    run_block = columns_return.run_block
+
+    def end_after(name: str, *arguments: Any, **more: Any) -> None:
+        run_block(name, *arguments, **more)
+        if name == step:
+            raise Killed
+
+    monkeypatch.setattr(columns_return, "run_block", end_after)
+    with pytest.raises(Killed):
+        project.downgrade()
+    monkeypatch.undo()
+    if step in (
+        "return_columns",
+        "settle_columns",
+    ):  # its transaction, or the rows are there and the rules are not
+        pg.run("DELETE FROM t WHERE id = 2")
+    project.downgrade()
+    ids = [1, 3, 4, 5] if step in ("return_columns", "settle_columns") else [1, 2, 3, 4, 5]
+    assert pg.rows("SELECT id, x FROM t ORDER BY 1") == [(id, id) for id in ids]
+    rules = {(name, valid) for name, valid in pg.rows(VALIDATED) if name in ("c", "u", "f")}
+    assert rules == {("c", True), ("u", True), ("f", True)}
+    assert (
+        pg.value("SELECT attnotnull FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'x'")
+        is True
+    )
+    assert pg.value("SELECT count(*) FROM pg_index WHERE indrelid = 't'::regclass AND indisvalid") == 3
+    assert pg.rows("SELECT to_regclass('pipestate_archive.t_columns_b2')") == [(None,)]
