@@ -15,7 +15,7 @@ from pipestate.report.prose import inline
 from pipestate.report.scale import number
 from pipestate.report.words import moment
 from pipestate.safe import html
-from pipestate.standing.distribution import is_distribution
+from pipestate.standing.distribution import Rows, is_distribution
 from pipestate.standing.moments import days, lasting
 from pipestate.verify.values import Json
 
@@ -41,7 +41,7 @@ def make_environment(now: datetime) -> Environment:
         "inline": inline,
         "days": days,
     }
-    environment.tests["distribution"] = is_distribution
+    environment.filters["whole"] = whole
     environment.filters["moment"] = partial(moment, now=now)
     return environment
 
@@ -63,6 +63,18 @@ def cell(value: Json) -> str:
         return "NULL"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return shortened(text, LONGEST_CELL)
+
+
+def whole(rows: Rows) -> int:
+    """Return the sum of the amounts where the rows are a distribution of several, else 0.
+
+    >>> whole([{"region": "north", "a.b": 12}, {"region": "south", "a.b": 3}]), whole([{"region": "north", "n": 3}])
+    (15, 0)
+    """
+    if len(rows) < 2 or not is_distribution(rows):
+        return 0
+    _, amount, *_ = rows[0]
+    return sum(int(str(row[amount])) for row in rows)
 
 
 def shortened(text: str, longest: int) -> str:

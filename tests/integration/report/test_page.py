@@ -50,6 +50,15 @@ def test_without_a_ledger_the_page_has_the_gates_and_says_how_to_get_one(
     assert "No number is on record" in html.words
 
 
+def test_a_view_that_is_a_distribution_has_bars(database: Database, tmp_path: Path) -> None:
+    rows = "SELECT 'a' AS name, 9 AS \"n.o\" UNION ALL SELECT 'b', 3 ORDER BY 2 DESC"
+    html = page_of(database, write(tmp_path, page(block("SELECT 1 AS x"), shown(rows))))
+    must_be_whole(html)
+    assert "name n.o share a 9 b 3" in words(html.with_id("view.book.v"))
+    bars = [each.get("aria-label") for each in html.with_id("view.book.v").iter() if each.get("aria-label")]
+    assert bars == ["The view v", "75 %", "25 %"]
+
+
 def test_an_empty_ledger_is_a_page_without_charts(ledger: Database, tmp_path: Path) -> None:
     html = page_of(ledger, write(tmp_path, page(block("SELECT 1 AS x"))))
     must_be_whole(html)
