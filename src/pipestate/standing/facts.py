@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 
 from pipestate.chain.files import hash_files
 from pipestate.ledger.history import EARLIEST, in_utc
+from pipestate.ledger.rehearsals import REHEARSE
 from pipestate.runbook.model import Check
 from pipestate.runbook.statement import tokens
 from pipestate.standing.model import Backfilling, Observed, Rehearsal
@@ -58,12 +59,15 @@ def read_backfills(source: Source) -> tuple[Backfilling, ...]:
 
 
 def read_rehearsals(source: Source, paths: Mapping[str, Path], *, most: int) -> tuple[Rehearsal, ...]:
-    """Read the newest rehearsals that were recorded, and compare their files with those of today."""
+    """Read the newest rehearsals that were recorded, and compare their files with those of today.
+
+    What `compat` recorded is none: nothing was measured there.
+    """
     table = source.ledger.rehearsal
     at = table.c.rehearsed_at
     rows = source.rows(
         select(table)
-        .where(at.between(EARLIEST, source.now + AHEAD))
+        .where(table.c.kind == REHEARSE, at.between(EARLIEST, source.now + AHEAD))
         .order_by(at.desc(), table.c.id.desc())
         .limit(most)
     )

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import insert
@@ -71,9 +72,21 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 2 AS x")))
     with ledger.begin() as connection:
         record_event(connection, event="purge", reason="archive of last year", revision="a1")
-        record_rehearsal(
-            connection, Rehearsed(None, "b", {"a1": "0"}, "clone", 1234567, 12.5, 1, True, True, 5)
-        )
+        common: dict[str, Any] = {
+            "revision": None,
+            "target": "b",
+            "clone": "clone",
+            "ok": True,
+            "duration_ms": 5,
+        }
+        rehearsed: dict[str, Any] = {
+            "rows": 1234567,
+            "longest_stall_ms": 12.5,
+            "noise_ms": 1,
+            "bounded": True,
+        }
+        record_rehearsal(connection, Rehearsed(**common, **rehearsed, files={"a1": "0"}))
+        record_rehearsal(connection, Rehearsed(**common, files={"c9": "0"}, kind="compat", statements=7))
     run_timed(
         ledger,
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate, reason, revision) "
@@ -85,6 +98,7 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     assert "incident 42" in words(html.with_id("gates"))
     assert "archive of last year" in words(html.with_id("history"))
     assert "a1 ok 12.5 ms 1,234,567 changed since" in words(html.with_id("rehearsals"))
+    assert "c9" not in words(html.with_id("rehearsals"))  # there nothing was measured
 
 
 def test_hostile_text_stays_text_wherever_it_comes_from(ledger: Database, tmp_path: Path) -> None:
