@@ -59,10 +59,7 @@ def read_backfills(source: Source) -> tuple[Backfilling, ...]:
 
 
 def read_rehearsals(source: Source, paths: Mapping[str, Path], *, most: int) -> tuple[Rehearsal, ...]:
-    """Read the newest rehearsals that were recorded, and compare their files with those of today.
-
-    What `compat` recorded is none: nothing was measured there.
-    """
+    """Read the newest rehearsals that were recorded, and compare their files with those of today."""
     table = source.ledger.rehearsal
     at = table.c.rehearsed_at
     rows = source.rows(
