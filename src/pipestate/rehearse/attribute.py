@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pipestate.rehearse.clone import Table
 from pipestate.rehearse.felt import MODES, STRONGEST, RevisionFelt, TableFelt
@@ -11,6 +12,7 @@ from pipestate.rehearse.watch import BLOCKING, LOOK_S, READER, WRITER, Seen, Sig
 
 APART_S = 3 * LOOK_S  # two sightings that lie further apart are two locks
 AUTOVACUUM = "autovacuum worker"
+CALLS = frozenset(("DO", "CALL", "SELECT"))
 # After one of these in a transaction, its lock is there.
 EXCLUSIVE = frozenset(("ALTER", "DROP", "TRUNCATE", "REINDEX", "CLUSTER", "VACUUM", "REFRESH"))
 
@@ -73,13 +75,14 @@ def _transaction_end(trace: Trace, statement: Statement) -> float:
 
 
 def _taken(statement: Statement, oid: int, mode: str, sightings: Sequence[Sighting]) -> float:
-    """When a statement took a lock: as it was first seen; a short one at its start, a long one unseen at its end."""
+    """When a statement took a lock: as it was first seen; unseen, at its start, unless what it calls took it on the way."""
     during = (
         each.at
         for each in sightings
         if (each.oid, each.mode) == (oid, mode) and statement.start <= each.at <= statement.end
     )
-    unseen = statement.start if statement.end - statement.start <= APART_S else statement.end
+    on_the_way = first_word(statement.sql) in CALLS and statement.end - statement.start > APART_S
+    unseen = statement.end if on_the_way else statement.start
     return max(next(during, unseen) - LOOK_S, statement.start)
 
 
@@ -159,7 +162,7 @@ def _end(trace: Trace) -> float:
 
 
 def _assigned(waits: Iterable[Wait], holds: Sequence[Hold]) -> Iterator[tuple[Wait, Hold]]:
-    """Give each wait to the lock that it waited for: the one beside which it lasted longest."""
+    """Give each wait to the lock that it waited for."""
     for wait in waits:
         there = [
             hold
@@ -167,7 +170,12 @@ def _assigned(waits: Iterable[Wait], holds: Sequence[Hold]) -> Iterator[tuple[Wa
             if hold.oid == wait.oid and _is_in_the_way(hold.mode, wait.kind) and hold.overlap(wait) > 0
         ]
         if there:
-            yield wait, max(there, key=lambda hold: (hold.overlap(wait), MODES.index(hold.mode)))
+            yield wait, max(there, key=partial(_likeness, wait))
+
+
+def _likeness(wait: Wait, hold: Hold) -> tuple[bool, float, int]:
+    """Compare locks by how well they explain a wait: one that was there when it began, for the longest time."""
+    return hold.start <= wait.start + APART_S, hold.overlap(wait), MODES.index(hold.mode)
 
 
 def _is_in_the_way(mode: str, kind: str) -> bool:

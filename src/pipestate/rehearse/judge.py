@@ -123,12 +123,19 @@ def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Itera
 
 
 def _cause(table: TableFelt) -> tuple[str, str]:
-    if table.spent_by is not None and table.spent_by.revision != table.revision:
+    if _is_kept_for_later(table):
         return LATER
     if table.rewritten:
         return REWRITE
     sql = table.spent_by.sql if table.spent_by else ""
     return next(((what, instead) for pattern, what, instead in CAUSES if pattern.search(sql)), OTHER)
+
+
+def _is_kept_for_later(table: TableFelt) -> bool:
+    taken, spent = table.taken_by, table.spent_by
+    if taken is None or spent is None:
+        return False
+    return spent.revision != table.revision and spent.start >= taken.end
 
 
 def _finding(table: TableFelt, by: Statement | None, words: tuple[str, str], found: Verdict) -> Finding:

@@ -8,6 +8,7 @@ from pipestate.rehearse.watch import READER, WRITER, Seen, Sighting, Wait
 
 ORDERS = Table(20000, "public.orders", "orders", 1000, 8192, 20000)
 EXCLUSIVE = "AccessExclusiveLock"
+ROWS = "RowExclusiveLock"
 
 
 def statement(
@@ -60,6 +61,19 @@ def test_a_lock_that_outlives_its_revision_belongs_to_the_one_that_took_it() -> 
     assert table.spent_by is not None
     assert table.spent_by.source == "c3.py:9"
     assert (table.rewritten, table.unbounded, table.lock_timeout_ms) == (True, False, 200.0)
+
+
+def test_a_wait_belongs_to_the_lock_that_was_there_when_it_began() -> None:
+    """The UPDATE's lock was never seen, and the next revision's is held for longer than the rows were."""
+    lock = Lock(ORDERS.oid, ROWS, 1)
+    update = Statement("b2", 1, "b2.py:7", "UPDATE orders SET x = 1", 1.0, 2.0, (lock,), 0.0)
+    check = statement("c3", 9, 2.1, 5.0, Lock(ORDERS.oid, EXCLUSIVE, 1))
+    begun = [Begun("b2", "b2.py", 1.0), Begun("c3", "c3.py", 2.1)]
+    trace = Trace([update, check], begun, [(1, 2.05), (1, 5.0)], done_at=5.0)
+    seen = Seen(waits=[Wait(ORDERS.oid, "rows", 1.1, 3.9), Wait(ORDERS.oid, WRITER, 2.2, 5.0)])
+    (first,), (second,) = (each.tables for each in attribute(trace, seen, [ORDERS]))
+    assert round(first.rows_ms or 0) == 2800
+    assert (second.rows_ms, round(second.writer_ms or 0)) == (0, 2800)
 
 
 def test_a_lock_outside_of_a_transaction_is_known_from_sightings() -> None:

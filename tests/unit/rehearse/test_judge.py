@@ -43,9 +43,8 @@ def test_a_rewrite_outranks_what_the_statement_looks_like() -> None:
 
 
 def test_a_lock_that_outlives_its_revision_is_that_revisions() -> None:
-    later = replace(
-        made_statement("CREATE INDEX i ON other (note)"), revision="c3", source="versions/c3.py:9"
-    )
+    index = made_statement("CREATE INDEX i ON other (note)")
+    later = replace(index, revision="c3", source="versions/c3.py:9", start=1.0)
     (finding,) = found(made_table(spent_by=later))
     assert (finding.revision, finding.source) == ("b2", "versions/c3.py:9")
     assert finding.what == "keeps its lock while a later revision runs"
