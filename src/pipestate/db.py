@@ -192,7 +192,9 @@ def _cannot_reach(url: URL, error: DBAPIError) -> str:
 
 
 def _reason(url: URL, error: DBAPIError) -> str:
-    return without_secrets(" ".join(message(error).split()), url)
+    """Say in one line what the driver said, without the question that libpq puts behind it."""
+    said = " ".join(message(error).split()).partition(" Is the server running ")[0]
+    return without_secrets(said, url)
 
 
 def _foreign_keys_on(driver: Any, _record: object) -> None:

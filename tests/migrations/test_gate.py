@@ -105,7 +105,7 @@ def test_a_closed_gate_stops_the_revision_and_says_why(app: App) -> None:
     done = app.alembic("upgrade", "head")
     assert done.returncode == 255
     assert "Traceback" not in done.stdout + done.stderr
-    assert "the gate orders/ready is closed: 1 of 2 checks do not hold" in done.stderr
+    assert "the gate orders/ready is closed: 1 of 2 checks does not hold" in done.stderr
     assert "signed: words is 0, required >= 1 (runbooks/orders.md:" in done.stderr
     assert "pipestate verify orders --phase ready" in done.stderr
     assert app.has_table()

@@ -42,7 +42,7 @@ PROJECT_OPTIONS: dict[str, Any] = {
         _option(
             "--config",
             "-c",
-            metavar="FILE",
+            metavar="INI",
             help="Its alembic.ini; else ALEMBIC_CONFIG, else the one in this directory.",
         ),
     ],

@@ -25,7 +25,7 @@ class GateClosed(MigrationError):
         if not closing:
             lines = ["  none of its checks applies here and blocks: nothing to ask is closed"]
         super().__init__(
-            f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks do not "
-            f"hold, so {kept}\n" + "\n".join(lines) + "\n"
+            f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks "
+            f"{'does' if len(closing) == 1 else 'do'} not hold, so {kept}\n" + "\n".join(lines) + "\n"
             f"To look closer: {calls.pipestate(f'verify {runbook.name} --phase {phase.name}')}"
         )
