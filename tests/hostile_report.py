@@ -21,7 +21,9 @@ def write_hostile(database: Database, directory: Path) -> Runbook:
     tables = ledger_on(database.url.get_backend_name())
     said = {"runbook": "book", "phase": "one", "name": "word", "person": HOSTILE, "note": HOSTILE}
     fact = {"name": HOSTILE, "value": 1, "source": HOSTILE, "actor": HOSTILE}
-    gone = Rehearsed(HOSTILE, HOSTILE, {HOSTILE: "0"}, HOSTILE, 1, None, 1, None, False, 5)
+    gone = Rehearsed(
+        revision=HOSTILE, target=HOSTILE, files={HOSTILE: "0"}, clone=HOSTILE, ok=False, duration_ms=5
+    )
     with database.begin() as connection:
         record_report(connection, run(database, book), event="verify", actor=HOSTILE)
         record_event(connection, event="purge", reason=HOSTILE, revision=HOSTILE, actor=HOSTILE)
