@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 0.5
 PATIENCE = 10  # so many waits for the server's answer to a cancel
+POLL_OK, POLL_READ, POLL_WRITE = 0, 1, 2  # of psycopg2.extensions, which is imported when it is needed
 _STOPPED = threading.Event()
 
 
@@ -94,15 +95,14 @@ def _leave_when_stopped() -> None:
 
 
 def _is_ready(connection: Any) -> bool:
-    from psycopg2 import OperationalError
-    from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
-
     state = connection.poll()
     if state == POLL_READ:
         select.select([connection.fileno()], [], [], WAIT_S)
     elif state == POLL_WRITE:
         select.select([], [connection.fileno()], [], WAIT_S)
     elif state != POLL_OK:
+        from psycopg2 import OperationalError
+
         raise OperationalError("the connection is in error")
     return bool(state == POLL_OK)
 

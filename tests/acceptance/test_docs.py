@@ -22,6 +22,7 @@ from pages import PAGES, Example, Shell, commands, database_of, examples, lay_ou
 from pipestate import __version__
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
+from pipestate.render.fleet_lines import SCHEMA as FLEET
 from pipestate.render.machine import SCHEMA
 from pipestate.render.notice import SCHEMA as NOTICE_SCHEMA
 from pipestate.runbook.directives import has_directives
@@ -198,9 +199,18 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
         assert findings(f"{head}{example.text}```\n", example.page) == []
 
 
-@pytest.mark.parametrize(("key", "schema"), [('"runbooks"', SCHEMA), ('"changes"', NOTICE_SCHEMA)])
-def test_the_samples_of_the_json_are_valid(key: str, schema: Path) -> None:
-    (sample,) = [each for each in EXAMPLES if each.language == "json" and key in each.text]
+@pytest.mark.parametrize(
+    ("page", "key", "schema"),
+    [
+        ("json.md", '"runbooks"', SCHEMA),
+        ("json.md", '"changes"', NOTICE_SCHEMA),
+        ("fleet.md", "{", FLEET),
+    ],
+)
+def test_the_samples_of_the_json_are_valid(page: str, key: str, schema: Path) -> None:
+    (sample,) = [
+        each for each in EXAMPLES if each.language == "json" and each.page == page and key in each.text
+    ]
     jsonschema.validate(json.loads(sample.text), json.loads(schema.read_text()))
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+import terminal
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
 from bed import Database, Postgres
 from pipestate.render.rehearse_data import SCHEMA
+from terminal import Typed, in_terminals
 
 LIMIT = "150ms"
 
@@ -144,7 +146,7 @@ def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
     postgres.drop(clone)
     assert "gate shop/ready is closed: approved, passed for the rehearsal" in screen
     assert "waiting for it is bounded (read from lock_timeout: 200 ms)" in screen
-    assert "Gate shop/ready: closed (approved) before, closed (approved) after" in screen
+    assert "Gate shop/ready: closed (approved), as before" in screen
     assert "plus the time until production's oldest transaction on order_log ends" in screen
     assert 'Failed (migrations/versions/d4_receipts.py:10): type "nonsense" does not exist' in screen
     assert "The clone is at b2 now, production was not touched." in screen
@@ -165,3 +167,17 @@ def test_on_sqlite_revisions_are_timed_and_the_lock_is_the_file(tmp_path: Path, 
     assert "After the way back: table approvals is new." in done.stdout
     assert "The way there and back failed (migrations/versions/a1_orders.py:12): " in done.stdout
     assert "is production itself" in rehearse(project, production, *named).stderr
+
+
+def test_on_a_terminal_a_line_says_which_revision_runs(tmp_path: Path, pg: Database) -> None:
+    project = lay_out("shop", tmp_path / "project", pg)
+    clone = Database(pg.url.__class__.create("sqlite", database=str(tmp_path / "clone")))
+    clone.run("CREATE TABLE other (id integer)")
+    project.edit("alembic.ini", ("sqlalchemy.url", "other.url"))
+    typed = Typed(("rehearse", "--on", clone.text, "--to", "a1"), columns=80)
+    (written,) = in_terminals([typed], cwd=project.root)
+    screen = terminal.plain(written)
+    assert "a1 runs on the clone 0:00:00" in screen
+    assert "upgrading the clone from base to a1 0:00:00" in screen
+    settled = screen.rpartition("upgrading the clone")[2].splitlines()
+    assert [line for line in settled if len(line) > 80] == []

@@ -7,7 +7,7 @@ import pytest
 
 from bed import Database
 from contracted import Contracted, lay_out
-from pipestate.ddl.postgresql import columns_return
+from pipestate.ddl.postgresql import block, columns_return
 
 TABLE = (
     "CREATE TABLE t (id int PRIMARY KEY, x int)",
@@ -99,7 +99,7 @@ def test_ended_after_any_step_it_is_finished_by_a_rerun(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     project = contracted(tmp_path, pg, *HANGING, derived={"t": {"x": "s.id"}})
-    run_block = columns_return.run_block
+    run_block = block.run_block
 
     def end_after(name: str, *arguments: Any, **more: Any) -> None:
         run_block(name, *arguments, **more)

@@ -79,9 +79,9 @@ def named(to: Target, name: str | None) -> "Found":
 
     books = every_runbook(to.project.runbooks)
     if name is None:
-        raise ConfigError(
-            f"name a backfill, as pipestate backfill orders/state; {told(every_backfill(books))}"
-        )
+        known = every_backfill(books)
+        example = known[0] if known else "orders/state"
+        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {told(known)}")
     return find_backfill(name, books, to.url.get_backend_name())
 
 

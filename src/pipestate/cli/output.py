@@ -52,15 +52,22 @@ def console() -> "Console":
 
 
 def say(sentence: str, *, err: bool = False) -> None:
-    """A plain line; on a terminal, broken between words."""
+    """Print a sentence, or lines; on a terminal they are broken between words, and keep their indentation."""
     stream = sys.stderr if err else sys.stdout
     sentence = plain_lines(sentence)
     if not stream.isatty():
         print(sentence, file=stream)
         return
     from rich.console import Console
+    from rich.text import Text
 
-    Console(file=stream, highlight=False, markup=False, emoji=False).print(sentence, overflow="fold")
+    screen = Console(file=stream, highlight=False)
+    for line in sentence.split("\n"):
+        indent = len(line) - len(line.lstrip(" "))
+        rest = indent + min(indent, 4)  # what belongs to an item stands further in than the next item
+        for number, part in enumerate(Text(line[indent:]).wrap(screen, screen.width - rest) or [Text()]):
+            part.rstrip()
+            screen.print(Text(" " * (rest if number else indent)).append_text(part), soft_wrap=True)
 
 
 def print_json(data: Any) -> None:

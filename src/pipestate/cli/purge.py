@@ -40,4 +40,4 @@ def purge(
         if not yes:
             typer.confirm("Drop this for good?", abort=True, err=True)
         kept = archive.drop(connection, things, revision=revision)
-    say(f"dropped {len(things)}{'; the ledger says so' if kept else ''}", err=True)
+    say(f"dropped all of it{'; the ledger says so' if kept else ''}", err=True)

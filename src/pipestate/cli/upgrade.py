@@ -59,9 +59,9 @@ def tell(climbed: "Climbed", *, hold: bool) -> None:
     if climbed.applied:
         say(f"upgraded from {climbed.before or 'base'} to {after}: {', '.join(climbed.applied)}")
     else:
-        say(f"at {after}: nothing was applied")
+        say(f"at {after}: nothing {'was applied' if climbed.closed else 'to apply'}")
     for revision, error in climbed.closed.items():
-        say(f"{revision} waits for its gate: {error}", err=not hold)
+        say(f"{revision} waits: {error}", err=not hold)
 
 
 def as_data(climbed: "Climbed") -> dict[str, Any]:

@@ -60,7 +60,12 @@ def _ask(question: Question, tenant: Tenant) -> Answer:
     locate = question.locate.within(tenant.schema) if tenant.schema is not None else question.locate
     with db.reader(tenant.url, path=tenant.path) as connection:
         report = verify_on(
-            connection, tenant.url, question.phases, locate(connection), timeout_s=question.timeout_s
+            connection,
+            tenant.url,
+            question.phases,
+            locate(connection),
+            timeout_s=question.timeout_s,
+            evidence=False,
         )
         answer = _answer(tenant, report)
         if question.compare:

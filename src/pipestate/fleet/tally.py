@@ -49,10 +49,22 @@ class Tally:
 
     kept: list[Kept] = field(default_factory=list)
     warnings: Counter[str] = field(default_factory=Counter)
+    _states: dict[State, State] = field(default_factory=dict)
+    _checks: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, answer: Answer) -> None:
+        """Take an answer; what it has in common with others is kept once."""
+        state = state_of(answer)
         checks = tuple(dict.fromkeys(check for phase in answer.closed for check in phase.closed_by))
-        self.kept.append(Kept(answer.name, state_of(answer), answer.exit_code, answer.is_past, checks))
+        self.kept.append(
+            Kept(
+                answer.name,
+                self._states.setdefault(state, state),
+                answer.exit_code,
+                answer.is_past,
+                self._checks.setdefault(checks, checks),
+            )
+        )
         self.warnings.update(answer.warnings)
 
     @property

@@ -189,11 +189,13 @@ def _rehearsals(connection: Connection, wanted: Wanted) -> list[Entry]:
 
 def _what_was_found(row: Any) -> str:
     """Say what a rehearsal found; one that failed, or whose estimate would be a guess, has no longest wait."""
+    if row.kind == COMPAT and row.broken is None:
+        return "failed"
     if row.kind == COMPAT:
         return f"{row.broken} of {many(row.statements, 'statement')} would break, {row.changed} return other columns"
     if row.longest_stall_ms is not None:
         return f"longest wait {row.longest_stall_ms:.0f} ms{'' if row.bounded else ', not bounded'}"
-    return "waits not known" if row.target != row.revision else "failed"
+    return "waits not known for so many rows" if row.scale is None else "failed"
 
 
 def _ledger(connection: Connection) -> Ledger:

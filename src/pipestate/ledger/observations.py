@@ -25,8 +25,8 @@ def observe(connection: Connection, facts: Mapping[str, float], *, source: str, 
 def parse_fact(text: str) -> tuple[str, float]:
     """Read `name=value` as it is given to `observe --set`.
 
-    >>> parse_fact("sqs_queue_depth=12")
-    ('sqs_queue_depth', 12.0)
+    >>> parse_fact("open_tickets=12")
+    ('open_tickets', 12.0)
     """
     name, equals, value = text.partition("=")
     try:
@@ -34,7 +34,5 @@ def parse_fact(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not equals or not name.strip() or not math.isfinite(number):
-        raise ConfigError(
-            f"--set {text}: write name=value with a number, for example --set sqs_queue_depth=12"
-        )
+        raise ConfigError(f"--set {text}: write name=value with a number, for example --set open_tickets=12")
     return name.strip(), number

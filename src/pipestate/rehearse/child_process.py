@@ -71,8 +71,8 @@ def child(
 
 def _pass_on(printed: Any) -> None:
     """Pass on what env.py and the revisions print, a line at a time: a progress line may stand on the screen."""
-    with suppress(ValueError):  # closed meanwhile
-        for line in io.BufferedReader(printed):
+    with suppress(ValueError), io.BufferedReader(printed) as lines:  # it may be closed meanwhile
+        for line in lines:
             sys.stderr.write(line.decode("utf-8", "replace"))
             sys.stderr.flush()
 

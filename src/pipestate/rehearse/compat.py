@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipestate import db
 from pipestate.config import shown
 from pipestate.errors import ConfigError
 from pipestate.ledger.rehearsals import COMPAT, Rehearsed
@@ -131,18 +130,13 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
     return Compat(
         job.clone_name,
         before,
-        _where(job),
+        job.where(),
         len(given),
         tuple(broken),
         tuple(changed),
         unprepared,
         trace.failure,
     )
-
-
-def _where(job: Job) -> str | None:
-    with db.reader(job.clone) as connection:
-        return job.locate(connection).current
 
 
 def _culprit(states: Sequence[tuple[str | None, Prepared]]) -> str:

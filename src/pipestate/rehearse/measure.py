@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
@@ -57,7 +56,7 @@ def _put_together(
         job.clone_name,
         server_version(job.clone),
         position.current,
-        _where(job),
+        job.where(),
         0.0,
         seen.noise_s * 1000,
         revisions,
@@ -68,8 +67,3 @@ def _put_together(
         rows=sum(table.rows for table in tables),
         locks_file=job.clone.get_backend_name() == "sqlite",
     )
-
-
-def _where(job: Job) -> str | None:
-    with db.reader(job.clone) as connection:
-        return job.locate(connection).current

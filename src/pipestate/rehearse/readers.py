@@ -23,10 +23,11 @@ from pipestate.rehearse.trace import Failure, Statement, Trace
 LOOK_S = 0.010
 READ = "BEGIN; LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT"
 WAITS = (
-    "PREPARE pipestate_waits AS SELECT reader.pid, CASE l.locktype WHEN 'relation' THEN l.mode END FROM pg_locks l "
+    "PREPARE pipestate_waits AS SELECT reader.pid, CASE l.locktype WHEN 'relation' THEN l.mode END, {began} FROM pg_locks l "
     "CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS reader (pid) "
     "WHERE NOT l.granted AND reader.pid = ANY (ARRAY[{pids}]::int[])"
 )
+HAS_WAITSTART = 140000
 GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
 
 Asked = Mapping[str, Sequence[Table]]  # the tables on which each revision asks for ACCESS EXCLUSIVE
@@ -47,6 +48,9 @@ class Reader:
     revision: str | None = None
     mode: str | None = None
     since: float | None = None
+    began: object = (
+        None  # when the server says that the request began; another one means that the first gave up
+    )
 
 
 @dataclass(slots=True)
@@ -103,15 +107,19 @@ class Readers:
 
     def _looker(self) -> Task:
         line = self._line()
-        line.ask(WAITS.format(pids=", ".join(str(reader.line.pid) for reader in self.readers)))
+        began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
+        pids = ", ".join(str(reader.line.pid) for reader in self.readers)
+        line.ask(WAITS.format(pids=pids, began=began))
         return Task(line, "EXECUTE pipestate_waits", LOOK_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:
-        waiting: dict[int, str | None] = dict(rows)
+        waiting = {pid: (mode, began) for pid, mode, began in rows}
         for reader in self.readers:
-            if reader.line.pid in waiting:
+            mode, began = waiting.get(reader.line.pid, (None, None))
+            is_another = began is not None and reader.began not in (None, began)
+            if reader.line.pid in waiting and not is_another:
                 reader.since = reader.since or sent
-                reader.mode = waiting[reader.line.pid]
+                reader.mode, reader.began = mode, began or reader.began
                 if (now - reader.since) * 1000 >= PATIENT_MS:
                     self._settle(reader, now, gave_up=False)
             elif reader.since is not None:
@@ -138,4 +146,4 @@ class Readers:
     def _end(self, reader: Reader) -> None:
         if reader.revision is not None:
             reader.line.ask("ROLLBACK")
-        reader.revision, reader.mode, reader.since = None, None, None
+        reader.revision, reader.mode, reader.since, reader.began = None, None, None, None

@@ -127,7 +127,12 @@ def notes(found: Rehearsal) -> Iterator[str]:
 
 def phase(asked: PhaseAsked) -> str:
     """Say how a gate stood before the upgrade and after it."""
-    return f"{asked.phase}: {stand(asked.before)} before, {stand(asked.after)} after"
+    before, after = stand(asked.before), stand(asked.after)
+    return (
+        f"{asked.phase}: {before}, as before"
+        if before == after
+        else f"{asked.phase}: {before} before, {after} after"
+    )
 
 
 def stand(found: PhaseReport) -> str:

@@ -58,8 +58,12 @@ def verify_on(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
     on_check: Checking = unwatched,
+    evidence: bool = True,
 ) -> Report:
-    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot."""
+    """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot.
+
+    Without `evidence` nobody asks for the rows that show why a check failed: for whoever does not show them.
+    """
     started_at, start = datetime.now(UTC), time.perf_counter()
     dialect = url.get_backend_name()
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
@@ -70,7 +74,7 @@ def verify_on(
         leader,
         url,
         asked,
-        _telling(asked, timeout_s, on_check),
+        _telling(asked, partial(run_check, timeout_s=timeout_s, evidence=evidence), on_check),
         jobs=1 if dialect == "sqlite" else jobs,
         prepare=partial(tell_files, asked=asked, paths=position.paths),
         within=fence,
@@ -124,7 +128,7 @@ def _phase_report(phase: Phase, checks: tuple[Verdict, ...], position: Position)
 
 
 def _telling(
-    asked: Sequence[Asked], timeout_s: float, on_check: Checking
+    asked: Sequence[Asked], check: Callable[[Connection, Asked], Verdict], on_check: Checking
 ) -> Callable[[Connection, Asked], Verdict]:
     """Return a `run_check` that first tells which check it is, of how many; what is skipped does not count."""
     total, numbers = sum(each.skipped is None for each in asked), count(1)
@@ -132,12 +136,12 @@ def _telling(
     def run(connection: Connection, each: Asked) -> Verdict:
         if each.skipped is None:
             on_check(f"{each.runbook.name}/{each.phase.name}/{each.check.id}", next(numbers), total)
-        return run_check(connection, each, timeout_s)
+        return check(connection, each)
 
     return run
 
 
-def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict:
+def run_check(connection: Connection, asked: Asked, timeout_s: float, *, evidence: bool = True) -> Verdict:
     """One check; whatever happens in it becomes its verdict."""
     written = asked.check
     here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
@@ -153,10 +157,10 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float) -> Verdict
             judgement = explain_signoff(written, judgement, **here)
     except QueryFailed as error:
         judgement = Judgement(Outcome.ERRORED, {}, str(error))
-    evidence = NOTHING
-    if judgement.outcome is Outcome.FAILED:
-        evidence = _evidence(connection, check, result, timeout_s)
-    return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, evidence)
+    shown_rows = NOTHING
+    if evidence and judgement.outcome is Outcome.FAILED:
+        shown_rows = _evidence(connection, check, result, timeout_s)
+    return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
 @dataclass(frozen=True, slots=True)

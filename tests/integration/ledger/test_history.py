@@ -1,6 +1,7 @@
 """The history: newest first, in an order that does not depend on luck, with lines of other packages."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from bed import Database
 from moments import run_timed
 from pipestate.errors import ConfigError
 from pipestate.ledger.history import Entry, Source, Wanted, history
+from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
 
 NOW = datetime.now(UTC)
 
@@ -86,6 +88,34 @@ def test_times_have_their_zone(filled: Database) -> None:
 )
 def test_it_can_be_narrowed(filled: Database, wanted: dict[str, object], kinds: list[str]) -> None:
     assert [entry.kind for entry in read(filled, **wanted)] == kinds
+
+
+def test_rehearsals_say_what_was_found(ledger: Database) -> None:
+    """A longest wait, or why there is none; of compat, how many statements break."""
+    common: dict[str, Any] = {"revision": "b2", "files": {"c3": "x"}, "clone": "clone", "duration_ms": 1.0}
+    recorded = [
+        Rehearsed(**common, target="c3", ok=True, longest_stall_ms=412.0, bounded=True, scale=1.0),
+        Rehearsed(**common, target="c3", ok=False, longest_stall_ms=3.0, bounded=False, scale=1.0),
+        Rehearsed(**common, target="c3", ok=False, bounded=True),
+        Rehearsed(**common, target="b2", ok=False, scale=1.0),
+        Rehearsed(
+            **common, target="c3", ok=False, kind="compat", statements=7, broken=2, changed=1, unprepared=0
+        ),
+        Rehearsed(**common, target="b2", ok=False, kind="compat", statements=7, unprepared=0),
+    ]
+    with ledger.begin() as connection:
+        for each in recorded:
+            record_rehearsal(connection, each)
+    lines = sorted(read(ledger), key=lambda line: line.id)
+    assert [(line.kind, line.what) for line in lines] == [
+        ("rehearsal", "c3: longest wait 412 ms on clone"),
+        ("rehearsal", "c3: longest wait 3 ms, not bounded on clone"),
+        ("rehearsal", "c3: waits not known for so many rows on clone"),
+        ("rehearsal", "c3: failed on clone"),
+        ("compat", "c3: 2 of 7 statements would break, 1 return other columns on clone"),
+        ("compat", "c3: failed on clone"),
+    ]
+    assert len(read(ledger, kinds=frozenset({"compat"}))) == 2
 
 
 def test_an_unknown_event_is_refused_with_those_that_there_are(filled: Database) -> None:

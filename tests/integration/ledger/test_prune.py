@@ -102,16 +102,20 @@ def test_what_is_younger_stays(ledger: Database) -> None:
 
 
 def test_the_latest_rehearsal_of_the_same_files_stays(ledger: Database) -> None:
-    done = "INSERT INTO pipestate.rehearsal (actor, clone, files, rehearsed_at)"
+    """Of either kind: what compat found is another answer."""
+    done = "INSERT INTO pipestate.rehearsal (actor, clone, files, kind, rehearsed_at)"
+    rows = (
+        ('{"a": "1"}', "rehearse", 900),
+        ('{"a": "1"}', "rehearse", 800),
+        ('{"a": "2"}', "rehearse", 700),
+        ('{"a": "1"}', "compat", 900),
+    )
     run_timed(
         ledger,
-        *(
-            f"{done} VALUES ('me', 'x', '{files}', <{days} days ago>)"
-            for files, days in (('{"a": "1"}', 900), ('{"a": "1"}', 800), ('{"a": "2"}', 700))
-        ),
+        *(f"{done} VALUES ('me', 'x', '{files}', '{kind}', <{days} days ago>)" for files, kind, days in rows),
     )
     assert pruned(ledger) == 1
-    assert left(ledger, "rehearsal", "id") == [2, 3]
+    assert left(ledger, "rehearsal", "id") == [2, 3, 4]
 
 
 def test_old_runs_of_a_backfill_go_and_the_latest_stays(ledger: Database) -> None:

@@ -42,7 +42,7 @@ def silent(_: object) -> None:
 def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
     project: Project, clone: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "PATIENT_MS", 500.0)
+    monkeypatch.setattr(readers, "PATIENT_MS", 1000.0)
     production = project.database
     for database, orders, lines in ((clone, 100, 10), (production, 450, 500)):
         database.run(

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from bed import Database
+from books import NOWHERE
 from integration.standing.conftest import phase_of
 from moments import run_timed
+from pipestate.runbook.model import Runbook
+from pipestate.standing.collect import collect
 from pipestate.standing.model import DayState, Standing
 from pipestate.verify.report import Gate
+from pipestate.verify.select import find_phases
 
 Look = Callable[[Database], Standing]
 
@@ -241,3 +245,25 @@ def test_times_that_python_does_not_know_break_nothing(pg_ledger: Database, stan
     assert found.no_ledger is None
     assert (found.forced, found.observations, found.rehearsal) == (None, (), None)
     assert phase_of(found, "one").last_closed is None
+
+
+def test_a_large_ledger_is_not_read_through(pg_ledger: Database, book: Runbook) -> None:
+    """Years of records of other pages, and a probe of every minute: only indexes are asked."""
+    pg_ledger.run(
+        "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate) SELECT now() - n * "
+        "interval '1 hour', 'verify', 'cron', 'book' || n % 20, 'one', 'open' FROM generate_series(1, 20000) n",
+        "INSERT INTO pipestate.result (run_id, check_id, outcome, level) "
+        "SELECT id, 'quiet', 'passed', 'block' FROM pipestate.run",
+        "INSERT INTO pipestate.observation (observed_at, name, value, source, actor) SELECT now() - n * "
+        "interval '1 minute', 'name' || n % 5, n, 'probe', 'cron' FROM generate_series(1, 20000) n",
+        *(f"ANALYZE pipestate.{table}" for table in ("run", "result", "observation")),
+    )
+    run_timed(pg_ledger, record("2 days ago", "closed"), failure("quiet"), record("1 days ago"))
+    read = (
+        "SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE schemaname = 'pipestate'"
+    )
+    with pg_ledger.reader() as connection:
+        found = collect(connection, pg_ledger.url, find_phases([book], None), NOWHERE)
+        assert connection.exec_driver_sql(read).scalar_one() == 0
+    assert len(found.observations) == 5
+    assert phase_of(found, "one").last_closed is not None

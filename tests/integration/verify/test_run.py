@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from bed import Database
 from books import block, explained, page, run, write
@@ -261,3 +262,20 @@ def test_what_a_function_of_one_check_sets_is_gone_for_the_next_one(
     outcomes = {verdict.check_id: str(verdict.outcome) for verdict in run(pg, runbook, jobs=jobs).verdicts()}
     assert {outcomes[f"good-{n}"] for n in (1, 2, 3)} == {"passed"}
     assert {outcomes[f"broken-{n}"] for n in (1, 2)} == {"errored"}
+
+
+def test_a_check_takes_one_message(pg: Database, tmp_path: Path) -> None:
+    """On a far server, and on a thousand near ones, messages are what a run costs."""
+    sent: list[str] = []
+
+    def listen(*given: object) -> None:
+        sent.append(str(given[2]))
+
+    checks = [block(f"SELECT {n} / {n} AS x", check=f"c{n}") for n in range(1, 41)]
+    runbook = write(tmp_path, page(*checks))
+    event.listen(Engine, "before_cursor_execute", listen)
+    try:
+        assert run(pg, runbook).ok
+    finally:
+        event.remove(Engine, "before_cursor_execute", listen)
+    assert len(sent) <= len(checks) + 10, sent

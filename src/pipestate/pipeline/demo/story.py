@@ -121,6 +121,10 @@ def _ten_days(stage: Stage) -> None:
 
 
 def _contract(stage: Stage) -> None:
+    stage.tell(
+        "What will production feel? The contract is rehearsed on a copy, and the ledger keeps the answer."
+    )
+    stage.run("pipestate rehearse --clone --record")
     stage.tell("A backup, signed off today; and now the gate of the contract is open.")
     stage.run('pipestate attest backup-taken --by dba@example.com --note "snapshot of today"')
     stage.run("pipestate gate readiness")

@@ -14,7 +14,6 @@ from pipestate.pipeline.queues.depths import QueueState, total
 from pipestate.pipeline.queues.figures import Figures, figures
 from pipestate.pipeline.queues.port import Blocked, Saved
 from pipestate.plural import many
-from pipestate.render.console import NARROW
 from pipestate.render.rows import rows_table
 from pipestate.safe import plain
 from pipestate.verify.values import Json
@@ -24,6 +23,7 @@ STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")
 QUEUE, IN_THE_WAY, GONE = "queue", "in the way", "gone"
 COLUMNS = (*STATES, IN_THE_WAY, GONE)
 IDS_SHOWN = 3
+NARROW = 80
 WIDEST = 1000
 
 Results = Sequence[Result[Blocked]] | Sequence[Result[Saved]]

@@ -7,6 +7,7 @@ from psycopg2 import Error
 from psycopg2.extensions import quote_ident
 
 from pipestate.embedded import UNSAFE
+from pipestate.ledger.tables import SCHEMA
 from pipestate.plural import many
 from pipestate.rehearse.copying.inventory import Inventory
 from pipestate.rehearse.copying.session import ask, quoted
@@ -19,6 +20,23 @@ DO $$ DECLARE name text; BEGIN
     END LOOP;
 END $$
 """
+
+# A gate writes into a ledger only where it trusts the owner, and the clone's superuser is no member of anybody.
+TAKE_OVER = f"""
+DO $$ DECLARE name text; BEGIN
+    IF pg_catalog.to_regnamespace('{SCHEMA}') IS NULL THEN RETURN; END IF;
+    EXECUTE 'ALTER SCHEMA {SCHEMA} OWNER TO CURRENT_USER';
+    FOR name IN SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND c.relkind IN ('r', 'v') LOOP
+        EXECUTE 'ALTER TABLE ' || name || ' OWNER TO CURRENT_USER';
+    END LOOP;
+END $$
+"""
+
+
+def take_over_ledger(clone: Any) -> None:
+    """Let the clone's ledger belong to whoever rehearses there."""
+    ask(clone, TAKE_OVER)
 
 
 def disarm(clone: Any) -> None:

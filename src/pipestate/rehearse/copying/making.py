@@ -93,6 +93,7 @@ class Making:
         restore_tables(self.dump, clone, [each.name for each in missing_extensions(found, self.dump.version)])
         with self._on_clone(), session(clone) as target:
             finish.disarm(target)
+            finish.take_over_ledger(target)
             target.commit()
         return clone, same_locale
 
