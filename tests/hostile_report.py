@@ -22,14 +22,7 @@ def write_hostile(database: Database, directory: Path) -> Runbook:
     said = {"runbook": "book", "phase": "one", "name": "word", "person": HOSTILE, "note": HOSTILE}
     fact = {"name": HOSTILE, "value": 1, "source": HOSTILE, "actor": HOSTILE}
     gone = Rehearsed(
-        revision=HOSTILE,
-        target=HOSTILE,
-        files={HOSTILE: "0"},
-        clone=HOSTILE,
-        ok=False,
-        duration_ms=5,
-        rows=1,
-        noise_ms=1,
+        revision=HOSTILE, target=HOSTILE, files={HOSTILE: "0"}, clone=HOSTILE, ok=False, duration_ms=5
     )
     with database.begin() as connection:
         record_report(connection, run(database, book), event="verify", actor=HOSTILE)

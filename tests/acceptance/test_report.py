@@ -43,8 +43,8 @@ def test_runbooks_can_be_named_and_the_page_can_go_to_stdout(pg_expanded: Chain)
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["-o", "nowhere/report.html"], 2, "make that directory first"),
-        (["-o", "."], 2, "Is a directory"),
+        (["-o", "nowhere/report.html"], 2, "there is no such directory"),
+        (["-o", "."], 2, "cannot write ."),
         (["-o", "/dev/full"], 3, "No space left on device"),
         (["-o", "r.html", "nosuch"], 2, "there is no runbook nosuch"),
         (["-o", "r.html", "--days", "0"], 2, "--days"),

@@ -23,6 +23,7 @@ from pipestate.report.page import render_page
 from pipestate.runbook.lint import load
 
 PHONE, DESKTOP = 390, 1280
+A4 = 718  # between its margins
 LOOKS = [(width, scheme) for width in (PHONE, DESKTOP) for scheme in ("light", "dark")]
 AXE = Path(os.environ.get("PIPESTATE_AXE", "build/axe.min.js"))
 PICTURES = Path(os.environ.get("PIPESTATE_PICTURES", "build/pictures"))
@@ -171,6 +172,8 @@ def test_print_shows_what_is_folded_and_leaves_the_menu_out(page: Page, reports:
     assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     folded = "document.querySelector('details.part:not([open]) .prose p').getBoundingClientRect().height"
     assert page.evaluate(folded) > 0
+    page.resize(A4, 1000)
+    assert page.evaluate("document.documentElement.scrollWidth") == A4
     assert len(page.call("Page.printToPDF")["data"]) > 100_000
 
 

@@ -1,5 +1,6 @@
 """Where results go: stdout or a file, in the format that was asked for."""
 
+import errno
 import io
 import json
 import os
@@ -8,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipestate.errors import ConfigError
+from pipestate.errors import ConfigError, Unreachable
 from pipestate.paths import replace_text
 from pipestate.safe import json_text, plain_lines
 
@@ -102,8 +103,10 @@ def show(
 
 
 def refuse_unwritable(output: Path | None) -> None:
-    """Refuse a file that cannot be written, before long work is done for it."""
-    if output is not None and not (os.access(output.parent, os.W_OK) and not output.is_dir()):
+    """Refuse a file that cannot be written, before long work is done for it; a device is nobody's new file."""
+    if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
+        return
+    if output.is_dir() or not os.access(output.parent, os.W_OK):
         raise ConfigError(f"cannot write {output}: there is no such directory, or it may not be written to")
 
 
@@ -115,7 +118,8 @@ def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
     try:
         (replace_text if at_once else Path.write_text)(output, text + "\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {output}: {error.strerror}") from error
+        kind = Unreachable if error.errno in (errno.ENOSPC, errno.EDQUOT) else ConfigError
+        raise kind(f"cannot write {output}: {error.strerror}") from error
 
 
 def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from pipestate.cli import complete
 from pipestate.cli.options import Target, project_options
-from pipestate.cli.output import say
+from pipestate.cli.output import put, refuse_unwritable, say
 from pipestate.cli.status import chosen
 from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
 
@@ -42,14 +42,13 @@ def report(
     from pipestate import db
     from pipestate.report.gather import gather
     from pipestate.report.page import render_page
-    from pipestate.report.write import write_whole
 
+    file = None if output == STDOUT else output
+    refuse_unwritable(file)
     books = chosen(to, runbooks or [])
     with db.reader(to.url) as connection:
         gathered = gather(connection, to.url, books, to.locate(connection), days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
-    if output == STDOUT:
-        print(page)
-        return
-    write_whole(output, page)
-    say(f"wrote {output} ({len(page.encode()) / 1000:,.0f} kB)", err=True)
+    put(page, file, at_once=True)
+    if file is not None:
+        say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)

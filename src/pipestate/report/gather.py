@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.chain.position import Position
 from pipestate.drivers import message
+from pipestate.ledger.rehearsals import COMPAT, REHEARSE
 from pipestate.report.lines import Line, read_lines
 from pipestate.report.recorded import check_series, observation_series, watched
 from pipestate.report.series import Series, Window
@@ -110,7 +111,7 @@ def _read(
         },
         tuple(observation_series(connection, names, window)),
         lines,
-        read_rehearsals(source, position.paths, most=MOST_REHEARSALS),
+        read_rehearsals(source, position.paths, most=MOST_REHEARSALS, kinds=(REHEARSE, COMPAT)),
         errors,
     )
 

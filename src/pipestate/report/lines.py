@@ -1,7 +1,7 @@
 """The history of a report: what happened in the last days, without what happens every quarter of an hour."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -18,9 +18,10 @@ MOST_RECORDS, MOST_OTHERS = 60, 100
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry of the ledger, and how many of the same day say the same."""
+    """Entries of the ledger that say the same: how many, the newest and the oldest of them."""
 
     at: datetime
+    since: datetime
     kind: str
     who: str
     what: str
@@ -35,19 +36,39 @@ def read_lines(connection: Connection, window: Window) -> tuple[tuple[Line, ...]
     rest = frozenset(known - {OBSERVATION, Event.VERIFY})
     records = history(connection, Wanted(MOST_READ, window.start, kinds=frozenset({Event.VERIFY})))
     found = history(connection, Wanted(MOST_READ, window.start, kinds=rest), others=others)
-    lines = (*fold(records.entries)[:MOST_RECORDS], *fold(found.entries)[:MOST_OTHERS])
+    lines = (*fold_records(records.entries)[:MOST_RECORDS], *fold(found.entries)[:MOST_OTHERS])
     newest_first = tuple(sorted(lines, key=lambda line: line.at, reverse=True))
     return newest_first, tuple(str(error) for error in (*broken, *found.errors))
 
 
+def fold_records(entries: Iterable[Entry]) -> tuple[Line, ...]:
+    """Join the records of a phase, newest first, as long as they give the same answer."""
+    lines: list[Line] = []
+    newest: dict[str, int] = {}
+    for entry in entries:
+        phase = entry.what.partition(" ")[0]
+        place = newest.get(phase)
+        if place is not None and _same(lines[place], entry):
+            lines[place] = replace(lines[place], since=entry.at, times=lines[place].times + 1)
+        else:
+            newest[phase] = len(lines)
+            lines.append(_line(entry))
+    return tuple(lines)
+
+
 def fold(entries: Iterable[Entry]) -> tuple[Line, ...]:
-    """Join what the same person or program wrote on one day in the same words; the newest of it counts."""
-    newest: dict[tuple[object, ...], tuple[Entry, int]] = {}
+    """Join what the same person or program wrote on one day in the same words, newest first."""
+    lines: dict[tuple[object, ...], Line] = {}
     for entry in entries:
         key = (entry.at.date(), entry.kind, entry.who, entry.what, entry.revision)
-        first, times = newest.get(key, (entry, 0))
-        newest[key] = (first, times + 1)
-    return tuple(
-        Line(entry.at, entry.kind, entry.who, entry.what, entry.revision, times)
-        for entry, times in newest.values()
-    )
+        line = lines.get(key)
+        lines[key] = replace(line, since=entry.at, times=line.times + 1) if line else _line(entry)
+    return tuple(lines.values())
+
+
+def _line(entry: Entry) -> Line:
+    return Line(entry.at, entry.at, entry.kind, entry.who, entry.what, entry.revision, 1)
+
+
+def _same(line: Line, entry: Entry) -> bool:
+    return (line.who, line.what, line.revision) == (entry.who, entry.what, entry.revision)

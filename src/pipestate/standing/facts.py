@@ -1,6 +1,6 @@
 """What else the ledger holds: observations, backfills, rehearsals."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,15 @@ def read_backfills(source: Source) -> tuple[Backfilling, ...]:
     return tuple(_backfilling(row) for row in source.rows(query))
 
 
-def read_rehearsals(source: Source, paths: Mapping[str, Path], *, most: int) -> tuple[Rehearsal, ...]:
+def read_rehearsals(
+    source: Source, paths: Mapping[str, Path], *, most: int, kinds: Sequence[str] = (REHEARSE,)
+) -> tuple[Rehearsal, ...]:
     """Read the newest rehearsals that were recorded, and compare their files with those of today."""
     table = source.ledger.rehearsal
     at = table.c.rehearsed_at
     rows = source.rows(
         select(table)
-        .where(table.c.kind == REHEARSE, at.between(EARLIEST, source.now + AHEAD))
+        .where(at.between(EARLIEST, source.now + AHEAD), table.c.kind.in_(kinds))
         .order_by(at.desc(), table.c.id.desc())
         .limit(most)
     )
@@ -119,6 +121,9 @@ def _rehearsal(row: Any, paths: Mapping[str, Path]) -> Rehearsal:
         row.bounded,
         bool(row.ok),
         unchanged=today == row.files,
+        kind=row.kind,
+        statements=row.statements,
+        broken=row.broken,
     )
 
 

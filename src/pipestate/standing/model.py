@@ -212,7 +212,10 @@ class Backfilling:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The latest rehearsal that was recorded. `unchanged` says that its files are as they are today."""
+    """A rehearsal that was recorded. `unchanged` says that its files are as they are today.
+
+    `statements` and `broken` are those of the kind `compat`, where nothing was measured.
+    """
 
     at: datetime
     by: str
@@ -224,6 +227,9 @@ class Rehearsal:
     bounded: bool | None
     ok: bool
     unchanged: bool
+    kind: str = "rehearse"
+    statements: int | None = None
+    broken: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

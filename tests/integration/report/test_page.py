@@ -15,13 +15,15 @@ from moments import run_timed
 from pipestate.chain.calls import Calls
 from pipestate.ledger.install import install
 from pipestate.ledger.record import record_event
-from pipestate.ledger.rehearsals import COMPAT, Rehearsed, record_rehearsal
+from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
 from pipestate.ledger.tables import ledger_on
 from pipestate.report.gather import gather
 from pipestate.report.page import render_page
 from pipestate.report.recorded import check_series
 from pipestate.report.series import MOST_POINTS, Window
 from pipestate.standing.collect import read_clock
+
+REHEARSED = {"revision": None, "target": "b2", "files": {"a1": "0"}, "clone": "clone", "duration_ms": 5.0}
 
 
 @pytest.fixture
@@ -71,10 +73,10 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 2 AS x")))
     with ledger.begin() as connection:
         record_event(connection, event="purge", reason="archive of last year", revision="a1")
-        known = {"revision": None, "target": "b", "files": {"a1": "0"}, "clone": "clone", "duration_ms": 5}
-        felt = {"rows": 1234567, "longest_stall_ms": 12.5, "noise_ms": 1, "bounded": True}
-        record_rehearsal(connection, Rehearsed(**known, **felt, ok=True))  # type: ignore[arg-type]
-        record_rehearsal(connection, Rehearsed(**known, kind=COMPAT, statements=7, ok=True))  # type: ignore[arg-type]
+        felt = {"rows": 1234567, "longest_stall_ms": 12.5}
+        understood = {"kind": "compat", "statements": 40, "broken": 2}
+        for ok, numbers in ((True, felt), (False, {}), (False, understood)):
+            record_rehearsal(connection, Rehearsed(**REHEARSED, ok=ok, **numbers))  # type: ignore[arg-type]
     run_timed(
         ledger,
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate, reason, revision) "
@@ -85,7 +87,10 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     assert "book/one was forced by mira" in words(html.with_id("gates"))
     assert "incident 42" in words(html.with_id("gates"))
     assert "archive of last year" in words(html.with_id("history"))
-    assert "a1 ok 12.5 ms 1,234,567 changed since" in words(html.with_id("rehearsals"))
+    rehearsals = words(html.with_id("rehearsals"))
+    assert "a1 ok the longest wait 12.5 ms 1,234,567 changed since" in rehearsals
+    assert "a1 not ok waits are not known" in rehearsals
+    assert "a1 not ok 2 of 40 statements break" in rehearsals
 
 
 def test_hostile_text_stays_text_wherever_it_comes_from(ledger: Database, tmp_path: Path) -> None:

@@ -173,6 +173,14 @@ def test_the_last_force_is_told_with_its_reason_and_what_failed(ledger: Database
     assert [each.check_id for each in forced.failures] == ["quiet"]
 
 
+def test_prepared_statements_are_no_rehearsal(ledger: Database, standing: Look) -> None:
+    ledger.run(
+        "INSERT INTO pipestate.rehearsal (kind, actor, files, clone, ok, statements, broken) "
+        "VALUES ('compat', 'ops', '{\"b2\": \"\"}', 'clone', false, 9, 1)"
+    )
+    assert standing(ledger).rehearsal is None
+
+
 def test_backfills_and_rehearsals_are_told(ledger: Database, standing: Look) -> None:
     run_timed(
         ledger,
