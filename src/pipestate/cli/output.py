@@ -63,6 +63,9 @@ def say(sentence: str, *, err: bool = False) -> None:
 
     screen = Console(file=stream, highlight=False)
     for line in sentence.split("\n"):
+        if Text(line).cell_len <= screen.width:
+            screen.print(Text(line), soft_wrap=True)
+            continue
         indent = len(line) - len(line.lstrip(" "))
         rest = indent + min(indent, 4)  # what belongs to an item stands further in than the next item
         for number, part in enumerate(Text(line[indent:]).wrap(screen, screen.width - rest) or [Text()]):

@@ -41,6 +41,10 @@ def can_drop(production: Database) -> bool:
     return True
 
 
+def major(database: Database) -> int:
+    return int(str(database.value("SHOW server_version_num"))) // 10000
+
+
 @pytest.fixture(scope="module")
 def copied(postgres: Postgres) -> Iterator[Copied]:
     """Copy it with the role that can only read, while others write."""
@@ -63,8 +67,10 @@ def copied(postgres: Postgres) -> Iterator[Copied]:
 
 
 def test_every_definition_and_every_row_is_of_one_moment(copied: Copied) -> None:
-    found = list(differences(copied.contents, read_contents(copied.clone.url)))
-    assert found == []
+    found = read_contents(copied.clone.url)
+    assert found.digests == copied.contents.digests
+    if major(copied.clone) == major(copied.production):  # others write the same definitions otherwise
+        assert list(differences(copied.contents, found)) == []
     assert not copied.could_drop
 
 
