@@ -50,7 +50,12 @@ def test_indexes_are_built_while_writers_go_on_those_of_unique_constraints_too(
     project = contracted(tmp_path, pg, unique, "CREATE INDEX i ON t (x)")
     run: list[str] = []
     emit = sql.emit
-    monkeypatch.setattr(sql, "emit", lambda statement: (run.append(statement), emit(statement)))
+
+    def noted(statement: str) -> None:
+        run.append(statement)
+        emit(statement)
+
+    monkeypatch.setattr(sql, "emit", noted)
     project.downgrade()
     built = [statement.partition(" ON ")[0] for statement in run if statement.startswith("CREATE")]
     assert sorted(built) == ["CREATE INDEX CONCURRENTLY i", "CREATE UNIQUE INDEX CONCURRENTLY u"]
