@@ -7,10 +7,12 @@ import typer
 from pipestate.chain.project import Project
 from pipestate.cli import complete
 from pipestate.cli.options import DATABASE_PANEL, project_options
+from pipestate.cli.output import console, put_json_line, say
 from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
 
 if TYPE_CHECKING:
     from pipestate.fleet.ask import Question
+    from pipestate.fleet.run import Fleet
 
 app = typer.Typer(help="Ask many databases the same, and see what differs.", no_args_is_help=True)
 
@@ -134,23 +136,30 @@ def plan(
 
 def ask(question: "Question", databases: str, jobs: int, *, json_: bool) -> None:
     """Read the list, ask every database of it, show what differs, and exit as the worst of them."""
-    from pipestate.cli.output import console, put_json_line, say
     from pipestate.cli.progress import progress
     from pipestate.fleet.listing import read_list
     from pipestate.fleet.run import ask_fleet
     from pipestate.fleet.tenants import find_tenants
-    from pipestate.render.fleet import asides, print_fleet
-    from pipestate.render.fleet_lines import answer_as_data, fleet_as_data
+    from pipestate.render.fleet_lines import answer_as_data
 
     tenants = find_tenants(read_list(databases), question.timeout_s)
     with progress("asking", "databases") as tell:
         put = (lambda answer: put_json_line(answer_as_data(answer))) if json_ else (lambda answer: None)
         fleet = ask_fleet(question, tenants, jobs, put, tell)
+    show(fleet, json_=json_)
+    fleet.refuse_interrupted(recorded=question.record)
+    raise typer.Exit(fleet.exit_code)
+
+
+def show(fleet: "Fleet", *, json_: bool) -> None:
+    """Show what differs; what should be known besides, each thing once, goes to stderr."""
+    from pipestate.render.fleet_lines import asides, fleet_as_data
+
     if json_:
         put_json_line(fleet_as_data(fleet))
     else:
+        from pipestate.render.fleet import print_fleet
+
         print_fleet(fleet, console())
     for aside in asides(fleet):
         say(aside, err=True)
-    fleet.refuse_interrupted(recorded=question.record)
-    raise typer.Exit(fleet.exit_code)

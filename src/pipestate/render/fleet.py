@@ -1,7 +1,5 @@
 """A fleet on the terminal: how many are alike, and a row for each group of those that are not."""
 
-from collections.abc import Iterator
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,7 +12,6 @@ from pipestate.safe import plain
 MOST_ROWS = 40
 MOST_NAMES = 3
 MOST_CHECKS = 4
-MOST_WARNINGS = 5
 # What an exit code means of one database.
 ANSWERS = {0: "open", 1: "closed", 2: "not checked", 3: "not evaluated"}
 PLANNED = ANSWERS | {0: "planned"}
@@ -34,16 +31,6 @@ def print_fleet(fleet: Fleet, console: Console) -> None:
     if len(others) > MOST_ROWS:
         console.print(Text(f"and {len(others) - MOST_ROWS:,} more rows: --json has every database", "dim"))
     console.print(Text(f"\n{_sum(fleet)}", "bold green" if fleet.exit_code == 0 else "bold red"))
-
-
-def asides(fleet: Fleet) -> Iterator[str]:
-    """What should be known besides: databases that the list names twice, and warnings, each once."""
-    for tenant in fleet.repeated:
-        yield f"note: {tenant.source} names {tenant.address} again: it was asked once"
-    for warning, number in fleet.warnings[:MOST_WARNINGS]:
-        yield f"warning: {warning}" + (f" (in {many(number, 'database')})" if number > 1 else "")
-    if len(fleet.warnings) > MOST_WARNINGS:
-        yield f"and {many(len(fleet.warnings) - MOST_WARNINGS, 'more warning')}: --json has all of them"
 
 
 def _alike(fleet: Fleet) -> tuple[Group | None, list[Group]]:

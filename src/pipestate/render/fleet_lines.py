@@ -1,12 +1,18 @@
-"""A fleet as lines of JSON, `schema_version` 1: one a database, and one for all. The schema ships beside this file."""
+"""A fleet as lines: JSON, `schema_version` 1, one a database and one for all, and what goes to stderr.
 
+The JSON Schema ships beside this file.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pipestate.fleet.answer import Answer, PhaseFound
 from pipestate.fleet.drift import Drift
 from pipestate.fleet.run import Fleet
+from pipestate.plural import many
 
+MOST_WARNINGS = 5
 SCHEMA = Path(__file__).with_name("fleet.schema.json")
 
 
@@ -59,6 +65,16 @@ def fleet_as_data(fleet: Fleet) -> dict[str, Any]:
         "drift": [_drift(drift) for drift in fleet.drifts],
         "repeated": [{"source": each.source, "url": each.address} for each in fleet.repeated],
     }
+
+
+def asides(fleet: Fleet) -> Iterator[str]:
+    """What should be known besides: databases that the list names twice, and warnings, each once."""
+    for tenant in fleet.repeated:
+        yield f"note: {tenant.source} names {tenant.address} again: it was asked once"
+    for warning, number in fleet.warnings[:MOST_WARNINGS]:
+        yield f"warning: {warning}" + (f" (in {many(number, 'database')})" if number > 1 else "")
+    if len(fleet.warnings) > MOST_WARNINGS:
+        yield f"and {many(len(fleet.warnings) - MOST_WARNINGS, 'more warning')}: --json has all of them"
 
 
 def _phase(phase: PhaseFound) -> dict[str, Any]:

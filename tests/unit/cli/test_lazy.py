@@ -41,6 +41,18 @@ def loaded(*arguments: str) -> set[str]:
         (["init", "orders", "--dry-run"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
         (["runbook", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
         (["verify", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
+        (["fleet", "verify", "--help"], {"sqlalchemy", "alembic", "pipestate.plugins"}),
+        (
+            ["fleet", "verify", "--json", "--databases", "nowhere.txt"],
+            {
+                "alembic",
+                "rich",
+                "pipestate.pipeline",
+                "pipestate.schema",
+                "pipestate.ddl",
+                "pipestate.plugins",
+            },
+        ),
         (
             ["verify", "--json", "--database-url", "sqlite:///no-such-file"],
             {
