@@ -4,6 +4,7 @@ import errno
 import gc
 import io
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -67,6 +68,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except PipestateError as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt but Python's own end
         say(f"pipestate: {error}", err=True)
         raise SystemExit(error.exit_code) from error
     except OSError as error:
