@@ -33,6 +33,7 @@ from sqlalchemy import URL
 
 import _own_backfill
 from _common import execute, upgrade
+from _results import keep
 from pipestate.embedded import embedded_server
 from pipestate.pipeline.backfill import apply, plan
 from pipestate.pipeline.storage import Documents, open_storage
@@ -129,6 +130,9 @@ def own_backfill(rows: int, rounds: int, relaxed: bool) -> bool:
     print(f"last tenth beside the first: {steady:.2f} x{verdict(even, f'at least {LEAST_STEADY}')}")
     most = f"at most {_own_backfill.MOST_STALL_S * 1000:.0f}"
     print(f"longest stall of a writer: {stall * 1000:.0f} ms{verdict(calm, most)}")
+    keep("a page's backfill beside one UPDATE", rate, f"at least {LEAST_RATE}", ok=fast)
+    keep("a page's backfill, last tenth beside the first", steady, f"at least {LEAST_STEADY}", ok=even)
+    keep("a page's backfill, longest stall of a writer, ms", stall * 1000, most, ok=calm)
     return fast and even and calm
 
 
@@ -154,7 +158,18 @@ def database_side(rows: int, rounds: int, batch_size: int | None, relaxed: bool)
     print(
         f"last tenth beside the first: {steady:.2f} x{verdict(steady >= LEAST_STEADY, f'at least {LEAST_STEADY}')}"
     )
-    return rate >= LEAST_RATE and steady >= LEAST_STEADY
+    met = [
+        keep(
+            "the application's backfill beside one UPDATE",
+            rate,
+            f"at least {LEAST_RATE}",
+            ok=rate >= LEAST_RATE,
+        ),
+        keep(
+            "its last tenth beside the first", steady, f"at least {LEAST_STEADY}", ok=steady >= LEAST_STEADY
+        ),
+    ]
+    return all(met)
 
 
 def long_directories(site: Path, files: int) -> None:
@@ -195,7 +210,7 @@ def beside_find(name: str, build: Callable[[Path, int], None], files: int, round
         f"{files:,} files {name}, beside find: {ratio:.2f} x{verdict(ratio <= MOST_FIND, f'at most {MOST_FIND}')}; "
         f"beside find without names: {statistics.median(plain[1:]):.2f} x"
     )
-    return ratio <= MOST_FIND
+    return keep(f"{files:,} files {name}, beside find", ratio, f"at most {MOST_FIND}", ok=ratio <= MOST_FIND)
 
 
 def find(root: str, *names: str) -> int:

@@ -31,6 +31,7 @@ import psycopg2
 from sqlalchemy import URL, create_engine, select, update
 
 from _common import execute, plain, upgrade
+from _results import keep
 from pipestate.embedded import embedded_server
 from pipestate.pipeline import finish_job
 from pipestate.schema import sites
@@ -159,7 +160,16 @@ def report(connections: int, rate: dict[str, list[float]]) -> bool:
         print(
             f"  {way:<26}{statistics.median(theirs):>8.0f} jobs/s   finish_job: {ratio[way]:.2f} x{verdict}"
         )
-    return all(ratio[way] >= least for way, least in LEAST.items())
+    met = [
+        keep(
+            f"finish_job beside {way}, {connections} at once",
+            ratio[way],
+            f"at least {least}",
+            ok=ratio[way] >= least,
+        )
+        for way, least in LEAST.items()
+    ]
+    return all(met)
 
 
 def main() -> int:

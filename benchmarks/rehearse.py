@@ -29,6 +29,7 @@ from typing import Any
 from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain
+from _results import keep
 from pipestate.config import shipped_root
 from pipestate.embedded import embedded_server
 from writer_stall import SEED_EXPAND, Load, copy_of, measure
@@ -167,7 +168,7 @@ def judge_watcher(found: list[list[Round]]) -> bool:
     print(
         f"\nbeside the watcher a change takes {slowed:.2f} times as long: at most {MOST_SLOWED}  {said(right)}"
     )
-    return right
+    return keep("a change beside the watcher", slowed, f"at most {MOST_SLOWED}", ok=right)
 
 
 def said(right: bool) -> str:
@@ -194,7 +195,12 @@ def judge(name: str, rounds: list[Round]) -> bool:
         f"{bounded:<20}{said(right)}",
         flush=True,
     )
-    return right
+    return keep(
+        f"forecast beside the truth: {name}",
+        guess / max(truth, 1),
+        "0.5 to 2, or the same side of 500 ms",
+        ok=right,
+    )
 
 
 def main() -> int:

@@ -42,6 +42,7 @@ from _figures import Goal
 from _large import PATIENT
 from _locks import watching
 from _process import machine
+from _results import keep
 from pipestate.embedded import embedded_server
 
 WARM_UP_S, AFTERWARDS_S, IDLE_S, LONG_IDLE_S, REST_S = 2.0, 1.0, 10.0, 600.0, 0.001
@@ -255,7 +256,8 @@ def main() -> int:
             "goals": [asdict(goal) for goal in wanted],
         }
         options.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    return 0 if all(goal.ok for goal in wanted) else 1
+    met = [keep(goal.name, goal.value, f"at most {goal.most:g}", ok=goal.ok) for goal in wanted]
+    return 0 if all(met) else 1
 
 
 if __name__ == "__main__":
