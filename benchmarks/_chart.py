@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 720, 360
-LEFT, RIGHT, TOP, BOTTOM = 70, 30, 50, 50
+LEFT, RIGHT, TOP, BOTTOM = 70, 50, 50, 50
 COLOURS = ("#b45309", "#1d4ed8", "#15803d")
 
 

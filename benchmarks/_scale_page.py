@@ -24,19 +24,19 @@ READS = {
     "end-to-end": "the sites touched last, until one is found",
     "failure-rate": "the 10,000 sites touched last",
     "stuck-sites": "the sites in flight, by the index on the stage",
-    "health-score": "the same, and at most 10,000 others",
+    "health-score": "the sites in flight, and at most 10,000 others",
     "recent-site-progress-writes": "what was touched since, by an index",
     "recent-legacy-column-writes": "what was written since, by an index",
     "duplicate-keys": "nothing: a valid unique index proves it",
     "invalid-status": "nothing: a validated rule proves it",
     "orphan-rows": "nothing: a validated key proves it",
     "processed": "the jobs of a day and their results, by indexes",
-    "agreement": "the same",
-    "p95-latency": "the same",
+    "agreement": "the jobs of a day and their results, by indexes",
+    "p95-latency": "the jobs of a day and their results, by indexes",
     "success-rate": "the results of a day, by an index",
     "jobs-without-results": "the jobs of a day and their results, by indexes",
 }
-FLAT, FLAT_MS = 3.0, 10.0  # up to so many times as long, or so many milliseconds more, is noise
+FLAT_MS = 10.0  # less than that is noise
 
 
 def verify_part(found: dict[str, Any]) -> str:
@@ -92,7 +92,7 @@ PARTS: dict[str, Callable[[dict[str, Any]], str]] = {"verify": verify_part, "con
 
 def _machine(about: dict[str, Any]) -> str:
     return (
-        f"Measured on {about['on']}: {about['cores']} cores ({about['processor']}), {about['memory_gb']} GB, "
+        f"Measured on {about['on']}: {about['cores']} cores ({about['processor']}), {about['memory_gb']} GB,\n"
         f"{about['system']}, PostgreSQL {about['postgresql']}, Python {about['python']}."
     )
 
@@ -108,16 +108,22 @@ def _checks(sizes: list[dict[str, Any]]) -> list[str]:
     rows = [f"| check | {heads} | | it reads |", f"|---|{'---:|' * len(sizes)}---|---|"]
     for check in sorted(READS, key=lambda each: -slowest.get(each, [0])[-1]):
         if check in slowest:
-            rows.append(_row(f"`{check}`", slowest.pop(check), READS[check]))
+            rows.append(_row(f"`{check}`", slowest.pop(check), READS[check], sizes))
     rest = [sum(times) for times in zip(*slowest.values(), strict=True)]
-    rows.append(_row(f"the other {len(slowest)} together", rest, "the catalogue, and the ledger"))
+    rows.append(_row(f"the other {len(slowest)} together", rest, "the catalogue, and the ledger", sizes))
     return rows
 
 
-def _row(name: str, times: list[float], reads: str) -> str:
-    flat = times[-1] <= max(times[0] * FLAT, times[0] + FLAT_MS)
+def _row(name: str, times: list[float], reads: str, sizes: list[dict[str, Any]]) -> str:
     shown = " | ".join(f"{each:.1f} ms" for each in times)
-    return f"| {name} | {shown} | {'flat' if flat else 'grows'} | {reads} |"
+    return f"| {name} | {shown} | {'linear' if _is_linear(times, sizes) else 'flat'} | {reads} |"
+
+
+def _is_linear(times: list[float], sizes: list[dict[str, Any]]) -> bool:
+    """Say whether, from the last size but one to the last, it grew at least half as fast as the rows."""
+    if len(times) < 2 or times[-1] < FLAT_MS:
+        return False
+    return bool(times[-1] / times[-2] >= sizes[-1]["rows"] / sizes[-2]["rows"] / 2)
 
 
 def _goals(goals: list[dict[str, Any]]) -> list[str]:

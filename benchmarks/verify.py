@@ -92,7 +92,9 @@ def measure_sizes(sizes: Sequence[Size], rounds: int) -> None:
     """In turn, so that what slows the machine down slows all of them; the first turn warms up."""
     for turn in range(rounds + 1):
         for size in sizes:
-            verify, with_jobs = pipestate(size.database), pipestate(size.database, "--jobs", "2")
+            ways: list[tuple[str, ...]] = [(), ("--jobs", "2")]
+            runs = {way: pipestate(size.database, *way) for way in (ways if turn % 2 else reversed(ways))}
+            verify, with_jobs = runs[()], runs["--jobs", "2"]
             other = pipestate(size.database, "queue-cutover")
             if turn == 0:
                 continue

@@ -264,12 +264,12 @@ SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
--- sites: 500 rows at a time, each batch committed
+-- sites: 200 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
   the_table CONSTANT text := 'sites';
   the_key CONSTANT text[] := ARRAY['subdomain']::text[];
-  the_size CONSTANT integer := 500;
+  the_size CONSTANT integer := 200;
   at_once CONSTANT boolean := false;
   quiet CONSTANT boolean := true;
   relation regclass := to_regclass(the_table);
