@@ -19,7 +19,16 @@ from queue_scene import Scene
 
 collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
 
-for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL", "ALEMBIC_CONFIG", "PIPESTATE_NOTIFY_URL"):
+# Which database and project a command means, whom it tells and how wide its output is, each test says itself.
+NAMED = (
+    "PIPESTATE_DATABASE_URL",
+    "DATABASE_URL",
+    "ALEMBIC_CONFIG",
+    "PIPESTATE_NOTIFY_URL",
+    "COLUMNS",
+    "LINES",
+)
+for name in NAMED:
     os.environ.pop(name, None)
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # web servers of tests are here
 # A suite that a shell runs in the background ignores Ctrl-C, and so would every command that it starts.

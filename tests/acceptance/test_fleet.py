@@ -130,10 +130,7 @@ def test_a_broken_page_is_refused_once_for_all(directory: Path) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80])
 def test_the_screen_fits_and_obeys_no_name(directory: Path, columns: int) -> None:
-    typed = [
-        Typed(("fleet", command, "--databases", "all.txt"), columns, dict(os.environ))
-        for command in ("verify", "plan")
-    ]
+    typed = [Typed(("fleet", command, "--databases", "all.txt"), columns) for command in ("verify", "plan")]
     for written in in_terminals(typed, cwd=directory):
         seen = plain(written)
         assert [line for line in seen.splitlines() if len(line) > columns and "━" not in line] == []
