@@ -5,6 +5,8 @@
 - `three calls`: 001's increment_completed, should_trigger_coordinator and claim_coordinator_enqueue,
   each in a transaction of its own on a pooled connection, with statements built at every call.
 - `two calls`: the same for a job that is not the last, which has nothing to claim. For information.
+- `finish_job without the indexes`: on a copy of the database that lacks the two indexes on `sites` which only the
+  runbook's checks read; what these cost the writers. For information.
 
 Each job is one transaction, on one of 1,000 sites, on a server that waits for its disk unless --relaxed.
 Connections are processes. The ways take turns in short rounds, there and back, each on rows of
@@ -95,19 +97,33 @@ def two_calls(engine: Any, site: str, _key: str) -> None:
     should_trigger_coordinator(engine, site, "ocr")
 
 
-WAYS = ("raw", "finish_job", "finish_job with job_key", "three calls", "two calls")
+WAYS = (
+    "raw",
+    "finish_job",
+    "finish_job with job_key",
+    "three calls",
+    "two calls",
+    "finish_job without the indexes",
+)
+READ_BY_CHECKS = ("idx_sites_contradictions", "idx_sites_legacy_times")
+LEAN = "lean"  # the database without them
 
 
 def worker(url: URL, number: int, pipe: Pipe) -> None:
     """Do as many jobs as the parent says, in the way that it says."""
-    engine = create_engine(url)
-    with closing(psycopg2.connect(plain(url))) as driver, engine.connect() as connection:
+    engine, lean = create_engine(url), create_engine(url.set(database=LEAN))
+    with (
+        closing(psycopg2.connect(plain(url))) as driver,
+        engine.connect() as connection,
+        lean.connect() as without,
+    ):
         ways: tuple[Finish, ...] = (
             partial(raw, driver),
             partial(ours, connection),
             partial(ours_keyed, connection),
             partial(three_calls, engine),
             partial(two_calls, engine),
+            partial(ours, without),
         )
         finish = dict(zip(WAYS, ways, strict=True))
         job = count(number * SITES // 8)
@@ -118,6 +134,7 @@ def worker(url: URL, number: int, pipe: Pipe) -> None:
                 finish[way](f"{way.split()[-1]}-{at % SITES}", f"{number}-{at}")
             pipe.send(None)
     engine.dispose()
+    lean.dispose()
 
 
 def rates(url: URL, connections: int, rounds: int, jobs: int) -> dict[str, list[float]]:
@@ -158,7 +175,7 @@ def report(connections: int, rate: dict[str, list[float]]) -> bool:
         least = LEAST.get(way)
         verdict = "" if least is None else f" (at least {least}) {'ok' if ratio[way] >= least else 'MISSED'}"
         print(
-            f"  {way:<26}{statistics.median(theirs):>8.0f} jobs/s   finish_job: {ratio[way]:.2f} x{verdict}"
+            f"  {way:<32}{statistics.median(theirs):>8.0f} jobs/s   finish_job: {ratio[way]:.2f} x{verdict}"
         )
     met = [
         keep(
@@ -186,9 +203,12 @@ def main() -> int:
             url,
             "INSERT INTO sites (subdomain, current_stage, ocr_total)"
             f" SELECT w || '-' || n, 'ocr', 100000000 FROM generate_series(0, {SITES - 1}) n,"
-            " unnest(ARRAY['raw', 'finish_job', 'job_key', 'calls']) w",
+            " unnest(ARRAY['raw', 'finish_job', 'job_key', 'calls', 'indexes']) w",
             "VACUUM ANALYZE sites",
         )
+        server = url.set(database="template1")
+        execute(server, f"CREATE DATABASE {LEAN} TEMPLATE {url.database}")
+        execute(url.set(database=LEAN), f"DROP INDEX {', '.join(READ_BY_CHECKS)}", "VACUUM ANALYZE sites")
         results = [report(n, rates(url, n, options.rounds, options.jobs)) for n in (1, 8)]
     return 0 if all(results) else 1
 

@@ -2,9 +2,9 @@
 
 Why: one account of where a site stands, which every job can add to in one statement. Where the
 columns were added by hand before (naive timestamps, nullable counters), they are brought to the same
-definition: timestamps become timestamptz, NULL counters become 0. Four more indexes let the runbook's checks read what
-they find instead of all there is: sites whose counters contradict themselves, which are none, and who still writes
-the old account; those on the old account go with it.
+definition: timestamps become timestamptz, NULL counters become 0. Four more indexes let the runbook's
+checks read what they find instead of all there is: sites whose counters contradict themselves, which are
+none, and who still writes the old account; those on the old account go with it.
 Lock: ACCESS EXCLUSIVE on `sites` for milliseconds, once for the columns and once for the rules;
 indexes are built concurrently, rules are validated beside the traffic, no row is rewritten.
 Verified by: sites-consolidation, phase `expand`.
@@ -74,9 +74,9 @@ CONTRADICTS = " OR ".join(
     ]
 )
 LEGACY_TIMES = ("last_updated", "last_deployed", "last_extracted")
-# Texts, some with a blank for the T: as text, so that whatever server wrote them, the last is the greatest.
-LATEST = """GREATEST(replace(last_updated::text COLLATE "C", ' ', 'T'),
-  replace(last_deployed::text COLLATE "C", ' ', 'T'), replace(last_extracted::text COLLATE "C", ' ', 'T'))"""
+# Texts, some with a blank for the T. No more of one than a time has: a long text would not fit into an index.
+LATEST = """substr(GREATEST(replace(last_updated::text COLLATE "C", ' ', 'T'),
+  replace(last_deployed::text COLLATE "C", ' ', 'T'), replace(last_extracted::text COLLATE "C", ' ', 'T')), 1, 40)"""
 READ_BY_CHECKS = (
     Index(
         "idx_sites_contradictions",

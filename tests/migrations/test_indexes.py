@@ -216,6 +216,15 @@ def test_what_the_application_has_otherwise_is_not_indexed(pg_legacy: Chain) -> 
     assert read_by_checks(pg_legacy) == {"idx_sites_contradictions", "idx_site_progress_ocr"}
 
 
+def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Chain) -> None:
+    """A btree takes no more than 2,704 bytes of a row: an index of whole texts would refuse the application's write."""
+    long = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n"
+    pg_legacy.database.run(f"UPDATE sites SET last_extracted = ({long}) WHERE subdomain < 'site010'")
+    pg_legacy.upgrade("0003")
+    assert "idx_sites_legacy_times" in read_by_checks(pg_legacy)
+    pg_legacy.database.run(f"UPDATE sites SET last_updated = ({long})")
+
+
 def test_a_table_that_is_gone_needs_no_index(pg_legacy: Chain) -> None:
     pg_legacy.upgrade("0002")
     pg_legacy.database.run("DROP TABLE site_progress")

@@ -1149,8 +1149,8 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_legacy_times') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indrelid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_legacy_times exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
-  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T''))). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_legacy_times exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40)). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1165,9 +1165,9 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
-IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_legacy_times')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_legacy_times exists with another definition: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
-  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T''))). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
+IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_legacy_times')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_legacy_times exists with another definition: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40)). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1187,20 +1187,20 @@ SET lock_timeout = '10min';
 SELECT 'DROP INDEX CONCURRENTLY idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indisvalid AND indisready)
   AND current_setting('pipestate.part', true) = '0003/8' \gexec
 
-SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_legacy_times' WHERE to_regclass('pipestate_new_idx_sites_legacy_times') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')))
+SELECT 'DROP INDEX CONCURRENTLY pipestate_new_idx_sites_legacy_times' WHERE to_regclass('pipestate_new_idx_sites_legacy_times') IS NOT NULL AND NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')))
   AND current_setting('pipestate.part', true) = '0003/8' \gexec
 
-SELECT 'CREATE INDEX CONCURRENTLY idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
-  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')))' WHERE NOT to_regclass('idx_sites_legacy_times') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3
+SELECT 'CREATE INDEX CONCURRENTLY idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40))' WHERE NOT to_regclass('idx_sites_legacy_times') IS NOT NULL AND (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3
   AND current_setting('pipestate.part', true) = '0003/8' \gexec
 
-SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
-  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')))' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND NOT to_regclass('pipestate_new_idx_sites_legacy_times') IS NOT NULL
+SELECT 'CREATE INDEX CONCURRENTLY pipestate_new_idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40))' WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')) AND NOT to_regclass('pipestate_new_idx_sites_legacy_times') IS NOT NULL
   AND current_setting('pipestate.part', true) = '0003/8' \gexec
 
 SET lock_timeout = '60s';
 
-SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) OR NOT (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3);
+SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indisvalid AND indisready) AND (NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')) OR EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) OR NOT (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped AND atttypid IN ('text'::regtype, 'varchar'::regtype)) = 3);
 
 BEGIN;
 
@@ -1221,7 +1221,7 @@ DECLARE
   tell_at timestamptz := clock_timestamp() + interval '2 seconds';
   give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) THEN RETURN; END IF;
   SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
   FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
   IF targets IS NULL THEN RETURN; END IF;
@@ -1261,9 +1261,9 @@ DO $pipestate$
 DECLARE
   said text;
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'GREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T''')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) THEN RETURN; END IF;
-  said := format('index idx_sites_legacy_times was another one (%s): rebuilt as CREATE INDEX idx_sites_legacy_times ON sites (GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
-  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')))',
+  IF NOT (EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')) AND EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('pipestate_new_idx_sites_legacy_times') AND indisvalid AND indisready)) THEN RETURN; END IF;
+  said := format('index idx_sites_legacy_times was another one (%s): rebuilt as CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40))',
     pg_get_indexdef(to_regclass('idx_sites_legacy_times')));
   EXECUTE format('DROP INDEX %s', to_regclass('idx_sites_legacy_times'));
   EXECUTE format('ALTER INDEX %s RENAME TO %I', to_regclass('pipestate_new_idx_sites_legacy_times'), 'idx_sites_legacy_times');
