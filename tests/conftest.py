@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,9 +30,6 @@ NAMED = (
 for name in NAMED:
     os.environ.pop(name, None)
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # web servers of tests are here
-# A suite that a shell runs in the background ignores Ctrl-C, and so would every command that it starts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests rewrite revisions; within a second, and of the same length, Python would take what it compiled before.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 sys.dont_write_bytecode = True
