@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lowest lint format long matrix faults browser screens rendered picture pictures bench scale clean
@@ -21,8 +22,8 @@ $(READY): pyproject.toml
 demo: $(READY) ## show the main job on a PostgreSQL of its own, from a wheel
 	$(BIN)/pipestate demo
 
-test: $(READY) ## run the whole suite on real servers (two at a time)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+test: $(READY) ## run the whole suite on real servers (WORKERS=3 tests at a time)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 $(LOWEST)/.ready: pyproject.toml tests/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
@@ -30,7 +31,7 @@ $(LOWEST)/.ready: pyproject.toml tests/lowest.txt
 	@touch $@
 
 lowest: $(LOWEST)/.ready ## the suite with the oldest Alembic and SQLAlchemy that are allowed (ARGS: a part of it)
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 lint: $(READY) ## ruff, mypy --strict and the test of the package's borders
 	$(BIN)/ruff check .
@@ -43,7 +44,7 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 long: $(READY) ## the suite in its long form: every cut of a script, more instants of a kill, a larger crowd
-	PIPESTATE_TEST_LONG=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	PIPESTATE_TEST_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18 (VERSIONS="13 18"; needs npm)
 	$(BIN)/python tests/matrix.py $(VERSIONS)

@@ -4,13 +4,15 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from compileall import compile_dir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from redis import Redis
 
-from alembics import Chain
+import pipestate
+from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite, memory, postgres_server, redis_server
 from legacy import fill_legacy
 from miniatures import copy_project
@@ -29,10 +31,23 @@ NAMED = (
 )
 for name in NAMED:
     os.environ.pop(name, None)
+LONGEST = ("test_wheel", "test_production_scene", "test_screens", "test_rehearse", "test_ci", "test_demo")
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # web servers of tests are here
 # Tests rewrite revisions; within a second, and of the same length, Python would take what it compiled before.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 sys.dont_write_bytecode = True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the package and its chain once, for the hundreds of programs that may not keep what they compile."""
+    if not hasattr(config, "workerinput"):
+        for directory in (Path(pipestate.__file__).parent, ROOT / "alembic"):
+            compile_dir(str(directory), quiet=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: at the end of the run nobody then waits for a single test."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 def pytest_collection_finish() -> None:

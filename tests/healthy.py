@@ -79,7 +79,7 @@ HISTORY = (
     "WHERE subdomain = 'site001.example.gov'",
     "UPDATE sites SET started_at = <5 days ago>, ocr_total = 0, ocr_completed = 0, ocr_failed = 0, "
     "last_error_stage = 'fetch', last_error_message = 'No PDFs found' WHERE subdomain = 'site002.example.gov'",
-    # An orphan, which no backfill can mend.
+    # An orphan, which no backfill can fix.
     "INSERT INTO site_progress (subdomain, current_stage, updated_at) "
     "VALUES ('gone.example.gov', 'ocr', <20 days ago>)",
     observation("deferred_coordinators", 82, "29 days ago"),

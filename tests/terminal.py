@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+MANY = 8  # terminals, for which it pays to import every command first
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 
@@ -99,4 +100,7 @@ if __name__ == "__main__":
     import pipestate.pipeline.reconcile
     import pipestate.render.console  # noqa: F401
 
-    print(json.dumps([_play(Typed(**each)) for each in json.load(sys.stdin)]))
+    asked = [Typed(**each) for each in json.load(sys.stdin)]
+    if len(asked) > MANY:
+        import warm  # noqa: F401
+    print(json.dumps([_play(each) for each in asked]))

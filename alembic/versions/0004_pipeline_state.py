@@ -2,7 +2,7 @@
 
 Why: processing state by pipeline, in place of one flag for all. A table that the application made
 itself, without the foreign key or the rules, perhaps partitioned, is brought to the same definition
-with every row kept; rows that break a rule are named, and nothing is changed until they are mended.
+with every row kept; rows that break a rule are named, and nothing is changed until they are fixed.
 Lock: on an adopted table, ACCESS EXCLUSIVE for milliseconds at a time; on `content_items`,
 SHARE ROW EXCLUSIVE for as long as it takes to declare the foreign key.
 Verified by: content-item-pipeline-state, phase `schema`.

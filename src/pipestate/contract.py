@@ -71,7 +71,8 @@ class Contract:
         prepares = may_commit() and bool(columns or any(each.derived for each in tables))
 
         def prepare() -> None:
-            self._prepare(tables, columns)
+            with _told():
+                self._prepare(tables, columns)
             asked = [*self.insist, *self.recheck]
             # In a script the gate itself asks the whole phase again.
             if asked and not sql.is_offline() and any(_has_rows(each) for each in locked):

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import message, on_sqlite, sqlstate
+from pipestate.drivers import TAKES_NO_WRITES, message, on_sqlite, refuses_writes
 from pipestate.errors import Unreachable
 from pipestate.interrupt import is_stopped, listen, telling
 
 CONNECT_TIMEOUT_S = 10
-READ_ONLY = "25006"
+CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
 CONFLICT = "conflict with recovery"  # the connection is gone, and with it the code: only the words are left
 
 # For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
@@ -56,6 +57,8 @@ CATALOGUE_FIRST = (
     "ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END"
 )
 
+_MEANT: ContextVar[URL] = ContextVar("meant")  # what a shared engine connects to now
+
 SEARCH = text("SELECT pg_catalog.set_config('search_path', :path, true)")
 
 # What a read on SQLite may do. Pragmas only as table-valued functions, which look like this as well.
@@ -85,19 +88,20 @@ SQLITE_EFFECTS = frozenset({"load_extension", "writefile", "edit", "fts3_tokeniz
 
 
 @contextmanager
-def reader(url: URL, *, snapshot: str | None = None, path: Sequence[str] = ()) -> Iterator[Connection]:
+def reader(
+    url: URL, *, snapshot: str | None = None, path: Sequence[str] = (), engine: Engine | None = None
+) -> Iterator[Connection]:
     """A connection inside one read-only transaction that sees one snapshot.
 
     PostgreSQL: REPEATABLE READ, READ ONLY, which the SQL of a single statement cannot undo; with
     `snapshot`, the one that another reader exported; with `path`, these schemas are the search path, whatever
-    role and database say. SQLite: `query_only` and an authorizer, which
+    role and database say; with `engine`, a shared one connects. SQLite: `query_only` and an authorizer, which
     together refuse what either alone lets through (PRAGMA, ATTACH, VACUUM INTO).
     """
-    engine = engine_for(url, readonly=True)
     with (
         telling(lambda: "what ran was cancelled, nothing was changed"),
         reachable(url),
-        engine.connect() as plain,
+        _connected(url, engine or engine_for(url, readonly=True)) as plain,
     ):
         if url.get_backend_name() == "sqlite":
             on_sqlite(plain, _lock_down)
@@ -108,8 +112,19 @@ def reader(url: URL, *, snapshot: str | None = None, path: Sequence[str] = ()) -
             connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
         if path:
             connection.execute(SEARCH, {"path": _quoted(connection, path)})
-        set_world(connection)
-        connection.exec_driver_sql("SELECT 1")  # from here on the transaction cannot be made to write
+        set_world(connection)  # from this query on the transaction cannot be made to write
+        yield connection
+
+
+@contextmanager
+def _connected(url: URL, engine: Engine) -> Iterator[Connection]:
+    """Connect to this database; a shared engine is told which one is meant."""
+    meant = _MEANT.set(url)
+    try:
+        connection = engine.connect()
+    finally:
+        _MEANT.reset(meant)
+    with connection:
         yield connection
 
 
@@ -133,14 +148,29 @@ def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     """An engine without a pool: a command connects, works and goes."""
     if url.get_backend_name() != "sqlite":
         listen()
-        arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
         # SQLAlchemy would ask each new connection for the type hstore, which then is a text instead.
-        return create_engine(url, poolclass=NullPool, connect_args=arguments, use_native_hstore=False)
+        return create_engine(url, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS, use_native_hstore=False)
     if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
         raise Unreachable(f"there is no file {url.database}: check the path in the URL")
     engine = create_engine(url, poolclass=NullPool)
     event.listen(engine, "connect", _foreign_keys_on)
     return engine
+
+
+def shared_engine() -> Engine:
+    """Make an engine for PostgreSQL databases of any URL, which `reader` names: for those who ask a thousand.
+
+    An engine of its own asks each server first how it is set up, and compiles every statement anew.
+    """
+    engine = engine_for(URL.create("postgresql+psycopg2"))
+    event.listen(engine, "do_connect", _connect_to_meant)
+    return engine
+
+
+def _connect_to_meant(dialect: Any, _record: object, _arguments: object, _options: object) -> Any:
+    """Connect to the database that is meant, instead of the engine's own."""
+    arguments, options = dialect.create_connect_args(_MEANT.get())
+    return dialect.connect(*arguments, **(options | CONNECT_ARGUMENTS))
 
 
 @contextmanager
@@ -153,11 +183,8 @@ def reachable(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unreachable(_cannot_reach(url, error)) from error
-        if sqlstate(error) == READ_ONLY:
-            raise Unreachable(
-                f"{shown(url)} takes no writes: it is a standby, or read-only by a setting; name the primary "
-                f"({_reason(url, error)})"
-            ) from error
+        if refuses_writes(error):
+            raise Unreachable(f"{shown(url)} {TAKES_NO_WRITES} ({_reason(url, error)})") from error
         raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.util import await_only
 T = TypeVar("T")
 # PostgreSQL's numbers for two types that asyncpg reads otherwise than everybody else.
 CHAR, REAL = 18, 700
+TAKES_NO_WRITES = "takes no writes: it is a standby, or read-only by a setting; name the primary"
 _NUMBERS = count(1)
 
 
@@ -32,6 +33,11 @@ def message(error: DBAPIError) -> str:
     if said is not None and type(said).__module__.startswith("sqlalchemy.") and said.__cause__ is not None:
         said = said.__cause__
     return str(said).strip()
+
+
+def refuses_writes(error: DBAPIError) -> bool:
+    """Say whether the server takes no writes at all; a standby has more than one way to say so."""
+    return sqlstate(error) == "25006" or "during recovery" in message(error)
 
 
 def planned_anew(connection: Connection, sql: str) -> str:

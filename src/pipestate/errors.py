@@ -25,7 +25,7 @@ class Unreachable(PipestateError):
 
 
 class RunbookError(PipestateError):
-    """A runbook that nothing may run: where it is wrong, what is wrong, and how to mend it."""
+    """A runbook that nothing may run: where it is wrong, what is wrong, and how to fix it."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         super().__init__(path, line, what)

@@ -482,7 +482,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_current_stage (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed'')). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_current_stage (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed'')). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed''))', bad);
   END IF;
 END $pipestate$;
 
@@ -493,7 +493,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_fetch_counters (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_fetch_counters (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -504,7 +504,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_ocr_counters (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_ocr_counters (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -515,7 +515,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_compilation_counters (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_compilation_counters (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -526,7 +526,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_extraction_counters (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_extraction_counters (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -537,7 +537,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_deploy_counters (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0). Mend them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_deploy_counters (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 

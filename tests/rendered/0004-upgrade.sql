@@ -507,7 +507,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state point at no row of content_items (content_item_id). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state point at no row of content_items (content_item_id). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id)', bad);
   END IF;
 END $pipestate$;
 
@@ -614,7 +614,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_status')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE NOT (status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_status (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal'')). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_status (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal'')). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal''))', bad);
   END IF;
 END $pipestate$;
 
@@ -625,7 +625,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_pipeline')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE NOT (pipeline IN ('technical', 'fundamental')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_pipeline (pipeline IN (''technical'', ''fundamental'')). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (pipeline IN (''technical'', ''fundamental''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_pipeline (pipeline IN (''technical'', ''fundamental'')). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (pipeline IN (''technical'', ''fundamental''))', bad);
   END IF;
 END $pipestate$;
 
@@ -724,7 +724,7 @@ BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL);
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state have no value (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL). Mend them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state have no value (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL', bad);
   END IF;
 END $pipestate$;
 

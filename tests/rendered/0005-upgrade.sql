@@ -1036,7 +1036,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results point at no row of jobs (job_id). Mend them, then run the same again; to see them: SELECT * FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results point at no row of jobs (job_id). Fix them, then run the same again; to see them: SELECT * FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id)', bad);
   END IF;
 END $pipestate$;
 
@@ -1143,7 +1143,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM job_results t WHERE NOT (status IN ('submitting', 'submitted', 'failed', 'skipped')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results would break the rule ck_job_results_status (status IN (''submitting'', ''submitted'', ''failed'', ''skipped'')). Mend them, then run the same again; to see them: SELECT * FROM job_results t WHERE NOT (status IN (''submitting'', ''submitted'', ''failed'', ''skipped''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results would break the rule ck_job_results_status (status IN (''submitting'', ''submitted'', ''failed'', ''skipped'')). Fix them, then run the same again; to see them: SELECT * FROM job_results t WHERE NOT (status IN (''submitting'', ''submitted'', ''failed'', ''skipped''))', bad);
   END IF;
 END $pipestate$;
 

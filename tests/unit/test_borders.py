@@ -67,7 +67,9 @@ def called(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+@cache
 def imports(path: Path) -> set[str]:
+    """List what a file imports; read once for all that is asked of it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

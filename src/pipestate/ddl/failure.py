@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import message, sqlstate
+from pipestate.drivers import TAKES_NO_WRITES, message, refuses_writes, sqlstate
 from pipestate.errors import OWN_SQLSTATE, ConfigError, PipestateError
 
 ADVICE = {
@@ -25,10 +25,9 @@ ADVICE = {
     "57P01": "the server ended the connection: run the same again when it is back",
     "53300": "the server has no free connection: try again later",
     "2BP01": "drop or change what depends on it, then run the same again",
-    "23503": "mend or delete those rows, then run the same again",
+    "23503": "fix or delete those rows, then run the same again",
     "23505": "remove the duplicates, then run the same again",
-    "23514": "mend those rows, then run the same again",
-    "25006": "this server is read-only (a standby?): connect to the primary",
+    "23514": "fix those rows, then run the same again",
 }
 
 
@@ -78,11 +77,13 @@ def explain(error: DBAPIError, url: URL) -> str:
     text = without_secrets(first_sentence(message(error)), url)
     if state == OWN_SQLSTATE:
         return text
+    if refuses_writes(error):
+        return f"{shown(url)} {TAKES_NO_WRITES} ({text})"
     if state is None and error.connection_invalidated:
         return f"lost the connection to {shown(url)}: {text}; run the same again and it goes on"
     if state is None:
         return f"{text} ({shown(url)}); {_advice_without_state(text)}"
-    advice = ADVICE.get(state, "this revision was rolled back: mend what it says, then run the same again")
+    advice = ADVICE.get(state, "this revision was rolled back: fix what it says, then run the same again")
     return f"{text} ({shown(url)}); {advice}"
 
 

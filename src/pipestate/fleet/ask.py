@@ -3,8 +3,9 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, Engine
 
 from pipestate import db
 from pipestate.chain.calls import Calls
@@ -58,7 +59,7 @@ def not_listed(line: Unlisted) -> Answer:
 
 def _ask(question: Question, tenant: Tenant) -> Answer:
     locate = question.locate.within(tenant.schema) if tenant.schema is not None else question.locate
-    with db.reader(tenant.url, path=tenant.path) as connection:
+    with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         report = verify_on(
             connection,
             tenant.url,
@@ -76,6 +77,16 @@ def _ask(question: Question, tenant: Tenant) -> Answer:
         with db.writer(tenant.url) as writer:
             record_report(writer, report, event="verify")
     return answer
+
+
+@cache
+def _shared() -> Engine:
+    return db.shared_engine()
+
+
+def _engine(url: URL) -> Engine | None:
+    """One engine for all databases of PostgreSQL; a file of SQLite gets its own."""
+    return None if url.get_backend_name() == "sqlite" else _shared()
 
 
 def _answer(tenant: Tenant, report: Report) -> Answer:

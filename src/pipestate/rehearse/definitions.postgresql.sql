@@ -49,9 +49,13 @@ FROM (
   SELECT 'trigger', r.name || '.' || t.tgname, pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text, NULL
   FROM relation r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
   UNION ALL
-  SELECT 'policy', r.name || '.' || p.policyname, concat_ws(' ', p.permissive, p.cmd, p.qual, p.with_check),
-         p.roles::text
-  FROM relation r JOIN pg_policies p ON p.schemaname = r.nspname AND p.tablename = r.relname
+  SELECT 'policy', r.name || '.' || p.polname,
+         concat_ws(' ', CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
+           CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE'
+             ELSE 'ALL' END, pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)),
+         array(SELECT CASE each WHEN 0 THEN 'public' ELSE pg_get_userbyid(each)::text END
+               FROM unnest(p.polroles) AS each ORDER BY 1)::text
+  FROM relation r JOIN pg_policy p ON p.polrelid = r.oid
   UNION ALL
   SELECT 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid), NULL
   FROM pg_proc p JOIN place n ON n.oid = p.pronamespace

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,26 @@ from pipestate.errors import Unreachable
 from programs import run_program
 from shops import Shop, open_shop
 from standby import catch_up, standby_of
+
+REFUSED = "takes no writes: it is a standby, or read-only by a setting; name the primary"
+WORK = """---
+runbook: work
+phases:
+  work: {from: "b2"}
+---
+# Work
+
+## Phase: work
+
+- [ ] `looked` (24h): Somebody looked at it.
+
+```sql
+-- backfill: status
+-- table: orders
+-- key: id
+UPDATE orders SET status = 'new' WHERE id BETWEEN :first AND :last AND status IS NULL;
+```
+"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             database.engine.dispose()
 
 
+@pytest.fixture(scope="module")
+def at_work(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """The same, with a page that has a sign-off and a backfill."""
+    shop = open_shop(tmp_path_factory.mktemp("work"), pair.primary)
+    (shop.root / "runbooks" / "work.md").write_text(WORK)
+    return replace(pair, shop=shop)
+
+
 @pytest.mark.parametrize("command", ["verify", "verify --jobs 3", "gate shop/ready", "verify --format junit"])
 def test_checks_hold_on_a_standby_as_on_its_primary(pair: Pair, command: str) -> None:
     code, _, stderr = pair.pipestate(*command.split())
@@ -65,14 +93,37 @@ def test_what_only_reads_works(pair: Pair, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["verify --record", "observe --set depth=1", "ledger install"],
+    [
+        "verify --record",
+        "observe --set depth=1",
+        "attest looked --by ops",
+        "backfill work/status",
+        "upgrade",
+        "ledger install",
+    ],
 )
-def test_what_writes_is_refused_with_one_sentence(pair: Pair, command: str) -> None:
-    code, _, stderr = pair.pipestate(*command.split())
+def test_what_writes_is_refused_with_one_sentence(at_work: Pair, command: str) -> None:
+    code, _, stderr = at_work.pipestate(*command.split())
     said = [line for line in stderr.splitlines() if line.startswith("pipestate: ")]
     assert code == 3
     assert len(said) == 1
-    assert "takes no writes: it is a standby, or read-only by a setting; name the primary" in said[0]
+    assert REFUSED in said[0]
+
+
+def test_a_purge_finds_nothing_that_it_could_drop(pair: Pair) -> None:
+    code, _, stderr = pair.pipestate("purge", "--older-than", "1m", "--yes")
+    assert (code, stderr) == (0, "nothing in the archive is older than 1m\n")
+
+
+@pytest.mark.parametrize("environment", [None, "per_migration"])
+def test_alembic_is_refused_with_the_same_sentence(
+    pair: Pair, tmp_path: Path, environment: str | None
+) -> None:
+    shop = open_shop(tmp_path, pair.standby, environment)
+    done = run_program(["alembic", "upgrade", "head"], cwd=shop.root, environment=os.environ)
+    assert done.returncode == 255
+    assert REFUSED in done.stderr
+    assert pair.shop.version() == "b2"
 
 
 def test_a_fleet_may_hold_both(pair: Pair) -> None:

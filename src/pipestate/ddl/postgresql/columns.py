@@ -118,11 +118,11 @@ def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
     if hopeless := beyond_repair(repairs):
         refuse_rows(table, hopeless, f"have no value ({hopeless})", when=nullable)
     repairs = {column: repair for column, repair in repairs.items() if repair != column}
-    mended = ", ".join(f"{names[c]} = coalesce({names[c]}, {repair})" for c, repair in repairs.items())
+    filled = ", ".join(f"{names[c]} = coalesce({names[c]}, {repair})" for c, repair in repairs.items())
     update_in_batches(
         table,
         key,
-        f"UPDATE {sql.name(table)} SET {mended} WHERE {{range}} AND ({holes})",
+        f"UPDATE {sql.name(table)} SET {filled} WHERE {{range}} AND ({holes})",
         condition=nullable,
     )
     present = " AND ".join(f"{column} IS NOT NULL" for column in names.values())

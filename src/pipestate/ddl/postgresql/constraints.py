@@ -100,7 +100,7 @@ def refuse_rows(table: str, condition: str, what: str, *, when: str = "true") ->
   IF bad > 0 THEN
     {
             sql.refusal(
-                f"{{n}} rows of {table} {what}. Mend them, then run the same again; to see them: "
+                f"{{n}} rows of {table} {what}. Fix them, then run the same again; to see them: "
                 f"SELECT * FROM {table} t WHERE {condition}",
                 {"n": "bad"},
             )

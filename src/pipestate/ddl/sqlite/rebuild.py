@@ -91,6 +91,6 @@ def refuse_rows(table: str, condition: str, what: str) -> None:
     count = look.scalar(f"SELECT count(*) FROM {sql.name(table)} WHERE {condition}")
     if count:
         raise MigrationError(
-            f"{count} rows of {table} {what}. Mend them, then run the same again; to see them: "
+            f"{count} rows of {table} {what}. Fix them, then run the same again; to see them: "
             f"SELECT * FROM {table} WHERE {condition}"
         )

@@ -23,8 +23,8 @@ DONE = "sites.{stage}_completed + sites.{stage}_failed >= sites.{stage}_total"
 
 # Count a job of the step that the site is in, and claim the coordinator where nobody has yet: finish_job.
 # The old flag is false because the WHERE says so, also after waiting for another writer of the row (PostgreSQL
-# evaluates it again on the new version). So the new flag is "this statement claimed". Written as IS NOT TRUE, it
-# does not make the planner weigh the partial index on the flag for every job.
+# evaluates it again on the new version). So the new flag is "this statement claimed". Inside CASE the conditions
+# are one, which the planner does not weigh against every partial index, for every job.
 FINISH = """
 UPDATE sites
 SET {counted},
@@ -32,9 +32,7 @@ SET {counted},
       sites.{stage}_completed + sites.{stage}_failed + 1 >= sites.{stage}_total{and_peers_done}
     )
 WHERE subdomain = :site
-  AND current_stage IN ({step})
-  AND coordinator_enqueued IS NOT TRUE
-  AND {stage}_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ({step}) AND {stage}_total > 0 END
 RETURNING {stage}_completed, {stage}_failed, {stage}_total, coordinator_enqueued
 """
 

@@ -53,4 +53,6 @@ def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> No
 
 def _with_one_output(argv: list[str], cwd: Path, environment: dict[str, str]) -> None:
     os.dup2(1, 2)
+    # The old stream remembers what stood behind the number before: a file, perhaps, and now there is a pipe.
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     become(argv, cwd, environment)

@@ -6,9 +6,7 @@ SET deploy_completed = sites.deploy_completed + 1,
       sites.deploy_completed + sites.deploy_failed + 1 >= sites.deploy_total
     )
 WHERE subdomain = %(site)s
-  AND current_stage IN ('deploy')
-  AND coordinator_enqueued IS NOT TRUE
-  AND deploy_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('deploy') AND deploy_total > 0 END
 RETURNING deploy_completed, deploy_failed, deploy_total, coordinator_enqueued;
 
 -- finish: a job has failed
@@ -22,9 +20,7 @@ SET deploy_failed = sites.deploy_failed + 1,
       sites.deploy_completed + sites.deploy_failed + 1 >= sites.deploy_total
     )
 WHERE subdomain = %(site)s
-  AND current_stage IN ('deploy')
-  AND coordinator_enqueued IS NOT TRUE
-  AND deploy_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('deploy') AND deploy_total > 0 END
 RETURNING deploy_completed, deploy_failed, deploy_total, coordinator_enqueued;
 
 -- finish_locked: a job has completed

@@ -6,9 +6,7 @@ SET fetch_completed = sites.fetch_completed + 1,
       sites.fetch_completed + sites.fetch_failed + 1 >= sites.fetch_total
     )
 WHERE subdomain = %(site)s
-  AND current_stage IN ('fetch')
-  AND coordinator_enqueued IS NOT TRUE
-  AND fetch_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('fetch') AND fetch_total > 0 END
 RETURNING fetch_completed, fetch_failed, fetch_total, coordinator_enqueued;
 
 -- finish: a job has failed
@@ -22,9 +20,7 @@ SET fetch_failed = sites.fetch_failed + 1,
       sites.fetch_completed + sites.fetch_failed + 1 >= sites.fetch_total
     )
 WHERE subdomain = %(site)s
-  AND current_stage IN ('fetch')
-  AND coordinator_enqueued IS NOT TRUE
-  AND fetch_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('fetch') AND fetch_total > 0 END
 RETURNING fetch_completed, fetch_failed, fetch_total, coordinator_enqueued;
 
 -- finish_locked: a job has completed

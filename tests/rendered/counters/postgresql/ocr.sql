@@ -6,9 +6,7 @@ SET ocr_completed = sites.ocr_completed + 1,
       sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
     )
 WHERE subdomain = %(site)s
-  AND current_stage IN ('ocr')
-  AND coordinator_enqueued IS NOT TRUE
-  AND ocr_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('ocr') AND ocr_total > 0 END
 RETURNING ocr_completed, ocr_failed, ocr_total, coordinator_enqueued;
 
 -- finish: a job has failed
@@ -22,9 +20,7 @@ SET ocr_failed = sites.ocr_failed + 1,
       sites.ocr_completed + sites.ocr_failed + 1 >= sites.ocr_total
     )
 WHERE subdomain = %(site)s
-  AND current_stage IN ('ocr')
-  AND coordinator_enqueued IS NOT TRUE
-  AND ocr_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('ocr') AND ocr_total > 0 END
 RETURNING ocr_completed, ocr_failed, ocr_total, coordinator_enqueued;
 
 -- finish_locked: a job has completed

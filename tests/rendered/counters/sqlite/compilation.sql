@@ -7,9 +7,7 @@ SET compilation_completed = sites.compilation_completed + 1,
       AND sites.extraction_completed + sites.extraction_failed >= sites.extraction_total
     )
 WHERE subdomain = :site
-  AND current_stage IN ('compilation', 'extraction')
-  AND coordinator_enqueued IS NOT TRUE
-  AND compilation_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('compilation', 'extraction') AND compilation_total > 0 END
 RETURNING compilation_completed, compilation_failed, compilation_total, coordinator_enqueued;
 
 -- finish: a job has failed
@@ -24,9 +22,7 @@ SET compilation_failed = sites.compilation_failed + 1,
       AND sites.extraction_completed + sites.extraction_failed >= sites.extraction_total
     )
 WHERE subdomain = :site
-  AND current_stage IN ('compilation', 'extraction')
-  AND coordinator_enqueued IS NOT TRUE
-  AND compilation_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('compilation', 'extraction') AND compilation_total > 0 END
 RETURNING compilation_completed, compilation_failed, compilation_total, coordinator_enqueued;
 
 -- finish_late: a job has completed

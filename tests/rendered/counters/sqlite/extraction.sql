@@ -7,9 +7,7 @@ SET extraction_completed = sites.extraction_completed + 1,
       AND sites.compilation_completed + sites.compilation_failed >= sites.compilation_total
     )
 WHERE subdomain = :site
-  AND current_stage IN ('compilation', 'extraction')
-  AND coordinator_enqueued IS NOT TRUE
-  AND extraction_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('compilation', 'extraction') AND extraction_total > 0 END
 RETURNING extraction_completed, extraction_failed, extraction_total, coordinator_enqueued;
 
 -- finish: a job has failed
@@ -24,9 +22,7 @@ SET extraction_failed = sites.extraction_failed + 1,
       AND sites.compilation_completed + sites.compilation_failed >= sites.compilation_total
     )
 WHERE subdomain = :site
-  AND current_stage IN ('compilation', 'extraction')
-  AND coordinator_enqueued IS NOT TRUE
-  AND extraction_total > 0
+  AND CASE WHEN coordinator_enqueued THEN false ELSE current_stage IN ('compilation', 'extraction') AND extraction_total > 0 END
 RETURNING extraction_completed, extraction_failed, extraction_total, coordinator_enqueued;
 
 -- finish_late: a job has completed
