@@ -35,6 +35,15 @@ def message(error: DBAPIError) -> str:
     return str(said).strip()
 
 
+def server_version(connection: Connection) -> str:
+    """Read the server's version; psycopg2 was told of it when it connected."""
+    if connection.dialect.driver == "psycopg2":
+        driver: Any = connection.connection.driver_connection
+        return str(driver.get_parameter_status("server_version"))
+    query = "SELECT sqlite_version()" if connection.dialect.name == "sqlite" else "SHOW server_version"
+    return str(connection.exec_driver_sql(query).scalar_one())
+
+
 def refuses_writes(error: DBAPIError) -> bool:
     """Say whether the server takes no writes at all; a standby has more than one way to say so."""
     return sqlstate(error) == "25006" or "during recovery" in message(error)

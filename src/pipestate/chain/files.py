@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 LENGTH = 32  # of the hash, in hexadecimal digits
@@ -13,4 +14,11 @@ def hash_files(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _hash(path: Path) -> str:
+    status = path.stat()
+    return _hash_once(path, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _hash_once(path: Path, _modified: int, _size: int) -> str:
+    """Read a file once, as long as it stays what it is: a fleet asks for it a thousand times."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:LENGTH]

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
+from pipestate.drivers import server_version
 from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
 from pipestate.verify.connections import share_out
@@ -62,9 +63,11 @@ def verify_on(
 ) -> Report:
     """Run the checks on a reader of the caller, and on `jobs` - 1 others that see its snapshot.
 
-    Without `evidence` nobody asks for the rows that show why a check failed: for whoever does not show them.
+    Without `evidence` nobody asks for the rows that show why a check failed: for whoever does not show them. What
+    two phases ask in the same words is read once: they see one snapshot.
     """
     started_at, start = datetime.now(UTC), time.perf_counter()
+    known: dict[str, Result] = {}
     dialect = url.get_backend_name()
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     info = describe(leader, url, position)
@@ -74,7 +77,7 @@ def verify_on(
         leader,
         url,
         asked,
-        _telling(asked, partial(run_check, timeout_s=timeout_s, evidence=evidence), on_check),
+        _telling(asked, partial(run_check, timeout_s=timeout_s, evidence=evidence, known=known), on_check),
         jobs=1 if dialect == "sqlite" else jobs,
         prepare=partial(tell_files, asked=asked, paths=position.paths),
         within=fence,
@@ -88,10 +91,8 @@ def _milliseconds(since: float) -> float:
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
-    dialect = connection.dialect.name
-    query = "SELECT sqlite_version()" if dialect == "sqlite" else "SHOW server_version"
-    version = str(connection.exec_driver_sql(query).scalar_one()).split()[0]
-    return DatabaseInfo(shown(url), dialect, version, position.current, position.head)
+    version = server_version(connection).split()[0]
+    return DatabaseInfo(shown(url), connection.dialect.name, version, position.current, position.head)
 
 
 def assemble(
@@ -141,8 +142,15 @@ def _telling(
     return run
 
 
-def run_check(connection: Connection, asked: Asked, timeout_s: float, *, evidence: bool = True) -> Verdict:
-    """One check; whatever happens in it becomes its verdict."""
+def run_check(
+    connection: Connection,
+    asked: Asked,
+    timeout_s: float,
+    *,
+    evidence: bool = True,
+    known: dict[str, Result] | None = None,
+) -> Verdict:
+    """One check; whatever happens in it becomes its verdict. `known` has what this snapshot has answered already."""
     written = asked.check
     here = {"runbook": asked.runbook.name, "phase": asked.phase.name}
     check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
@@ -151,7 +159,7 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float, *, evidenc
     start = time.perf_counter()
     result = NOTHING
     try:
-        result = read(connection, check.sql, timeout_s, most=EVIDENCE_ROWS)
+        result = _read_once(connection, check.sql, timeout_s, {} if known is None else known)
         judgement = judge(check.require, result)
         if isinstance(written, SignOff):
             judgement = explain_signoff(written, judgement, **here)
@@ -161,6 +169,12 @@ def run_check(connection: Connection, asked: Asked, timeout_s: float, *, evidenc
     if evidence and judgement.outcome is Outcome.FAILED:
         shown_rows = _evidence(connection, check, result, timeout_s)
     return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
+
+
+def _read_once(connection: Connection, sql: str, timeout_s: float, known: dict[str, Result]) -> Result:
+    if sql not in known:
+        known[sql] = read(connection, sql, timeout_s, most=EVIDENCE_ROWS)
+    return known[sql]
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,3 +279,17 @@ def test_a_check_takes_one_message(pg: Database, tmp_path: Path) -> None:
     finally:
         event.remove(Engine, "before_cursor_execute", listen)
     assert len(sent) <= len(checks) + 10, sent
+
+
+def test_what_two_phases_ask_in_the_same_words_is_read_once(pg: Database, tmp_path: Path) -> None:
+    """With another criterion it is judged by that one; in another run it is read anew."""
+    now = block("SELECT extract(epoch FROM clock_timestamp()) AS x", check="now", require="x > 0")
+    again = "## Phase: two\n\n- again: `one/now`, requires `x > 1`\n"
+    book = write(tmp_path, page(now, again, front="  one: {}\n  two: {}\n"))
+    first, second = (
+        [verdict.observed["x"] for _, phase in run(pg, book).phases() for verdict in phase.checks]
+        for _ in range(2)
+    )
+    assert len(first) == 2
+    assert len(set(first)) == len(set(second)) == 1
+    assert first != second
