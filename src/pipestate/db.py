@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import TAKES_NO_WRITES, message, on_sqlite, refuses_writes
+from pipestate.drivers import TAKES_NO_WRITES, cause_of, message, on_sqlite, refuses_writes
 from pipestate.errors import Unreachable
 from pipestate.interrupt import is_stopped, listen, telling
 
@@ -186,6 +186,9 @@ def reachable(url: URL) -> Iterator[None]:
         if refuses_writes(error):
             raise Unreachable(f"{shown(url)} {TAKES_NO_WRITES} ({_reason(url, error)})") from error
         raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
+    except PendingRollbackError as error:  # somebody went on with a connection that is lost
+        first = cause_of(error)
+        raise Unreachable(_cannot_reach(url, first) if first else f"{error} ({shown(url)})") from error
 
 
 def send(connection: Connection, *statements: str) -> None:

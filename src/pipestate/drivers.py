@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
 from sqlalchemy.util import await_only
 
 T = TypeVar("T")
@@ -47,6 +47,14 @@ def server_version(connection: Connection) -> str:
 def refuses_writes(error: DBAPIError) -> bool:
     """Say whether the server takes no writes at all; a standby has more than one way to say so."""
     return sqlstate(error) == "25006" or "during recovery" in message(error)
+
+
+def cause_of(error: PendingRollbackError) -> DBAPIError | None:
+    """Find the error that ended the connection, behind the one of whoever tidied up on it afterwards."""
+    before: BaseException | None = error
+    while before is not None and not isinstance(before, DBAPIError):
+        before = before.__cause__ or before.__context__
+    return before
 
 
 def planned_anew(connection: Connection, sql: str) -> str:

@@ -1,22 +1,28 @@
 """Locks: short requests, patience, a name for who is in the way, one migration at a time."""
 
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg2.extensions
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from alembics import ROOT, Chain
+from alembics import ROOT, Chain, config_for
 from bed import ADVISORY_LOCKS_HERE, Database
+from pipestate.db import reachable
 from pipestate.ddl import MigrationError, lock_tables
+from pipestate.ddl.failure import told_plainly
 from pipestate.ddl.postgresql import waiting
+from pipestate.errors import PipestateError
 from pipestate.interrupt import listen
 from through import connected
 
@@ -148,15 +154,15 @@ def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
 
 def upgrade_at_once(chain: Chain, number: int) -> "list[subprocess.CompletedProcess[str]]":
     """Run `alembic upgrade head` in that many processes, all of them at the same time."""
-    command = [sys.executable, "-m", "alembic", "-x", f"url={chain.database.text}", "upgrade", "head"]
+    argv = [sys.executable, "-m", "alembic", "-x", f"url={chain.database.text}", "upgrade", "head"]
     processes = [
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(number)
     ]
     ends = []
     for process in processes:
         out, err = process.communicate(timeout=240)
-        ends.append(subprocess.CompletedProcess(command, process.returncode, out, err))
+        ends.append(subprocess.CompletedProcess(argv, process.returncode, out, err))
     return ends
 
 
@@ -172,6 +178,35 @@ def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:
     ends = upgrade_at_once(Chain(sqlite_database), 6)
     assert [end.returncode for end in ends] == [0] * 6, ends
     assert Chain(sqlite_database).revision() == "0007"
+
+
+def test_on_sqlite_patience_begins_before_the_first_look(sqlite_database: Database) -> None:
+    """The driver's own patience, here a tenth of a second, is over long before the other migration."""
+    path = str(sqlite_database.url.database)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(1.0, other.rollback)
+    release.start()
+    command.upgrade(config_for(f"sqlite:///{path}?timeout=0.1"), "0001")
+    release.join()
+    other.close()
+    assert Chain(sqlite_database).revision() == "0001"
+
+
+def lose_connection(connection: sa.Connection) -> None:
+    """End the session where Alembic commits by itself: on its way out it begins a transaction on it."""
+    context = MigrationContext.configure(connection)
+    with context.begin_transaction(), context.autocommit_block():
+        connection.exec_driver_sql("SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())")
+
+
+@pytest.mark.parametrize("heard", [told_plainly, reachable])
+def test_a_connection_that_is_lost_is_one_sentence_whoever_tidies_up_on_it(
+    pg: Database, heard: Callable[[sa.URL], AbstractContextManager[None]]
+) -> None:
+    with pytest.raises(PipestateError, match=r"lost the connection to|cannot reach"):  # noqa: SIM117
+        with heard(pg.url), pg.engine.connect() as connection:
+            lose_connection(connection)
 
 
 def test_current_and_history_do_not_queue(pg_chain: Chain) -> None:

@@ -2,13 +2,19 @@
 
 Newer versions of Typer convert every value with pydantic, whose import takes longer than all the rest of
 `--version`; even a default, or the text of an option that takes text. Where a value is what the command wants,
-it is passed on; everything else is left to Typer.
+or is a plain number or one of a few words that it takes, it is passed on; everything else is left to Typer, and so
+is whatever is wrong.
 """
 
+import re
 from enum import Enum
 from typing import Any, get_args, get_origin
 
 PLAIN = (str, bool, int, float)
+NUMBERS = {
+    int: re.compile(r"0|[1-9][0-9]{0,8}"),
+    float: re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?"),
+}
 
 
 class Ready:
@@ -21,6 +27,8 @@ class Ready:
             return () if param.multiple or param.nargs == -1 else None
         if _is_one(value, annotation):
             return value
+        if isinstance(value, str) and (read := _read(value, param.type_descriptor)) is not None:
+            return read
         if get_origin(annotation) is list and isinstance(value, tuple | list):
             (inner,) = get_args(annotation)
             if all(_is_one(item, inner) for item in value):
@@ -43,6 +51,18 @@ def ready(params: list[Any]) -> list[Any]:
         if getattr(param, "_runtime_param", params) is None:  # a version of Typer that works this way
             param._runtime_param = Ready()
     return params
+
+
+def _read(text: str, descriptor: Any) -> object | None:
+    """Read a plain number within its limits, or a word of a list; None for anything else."""
+    kind, limits = descriptor.annotation, descriptor.parameter_info
+    if kind in NUMBERS and NUMBERS[kind].fullmatch(text):
+        number = kind(text)
+        fits = (limits.min is None or number >= limits.min) and (limits.max is None or number <= limits.max)
+        return number if fits else None
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next((member for member in kind if member.value == text), None)
+    return None
 
 
 def _is_one(value: object, annotation: object) -> bool:

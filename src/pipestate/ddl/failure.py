@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from alembic.util import CommandError
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import TAKES_NO_WRITES, message, refuses_writes, sqlstate
+from pipestate.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes, sqlstate
 from pipestate.errors import OWN_SQLSTATE, ConfigError, PipestateError
 
 ADVICE = {
@@ -42,6 +42,9 @@ def told_plainly(url: URL) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise MigrationError(explain(error, url)) from error
+    except PendingRollbackError as error:  # Alembic goes on with a connection that is lost
+        first = cause_of(error)
+        raise MigrationError(explain(first, url) if first else f"{error} ({shown(url)})") from error
     except sqlite3.Error as error:
         raise MigrationError(f"{error} ({shown(url)}); {_advice_without_state(str(error))}") from error
     except ConfigError as error:

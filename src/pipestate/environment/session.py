@@ -88,11 +88,11 @@ def _take_file(driver: sqlite3.Connection, *, alone: bool) -> _FileBefore:
     level = driver.isolation_level
     driver.isolation_level = None
     (foreign_keys,) = driver.execute("PRAGMA foreign_keys").fetchone()
-    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
     driver.execute("PRAGMA foreign_keys = OFF")
     if alone:
-        hold_file(driver)
+        hold_file(driver)  # before anything is read: only here does one who waits have patience
     driver.execute("PRAGMA busy_timeout = 60000")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
     return _FileBefore(level, foreign_keys)
 
 

@@ -54,6 +54,20 @@ def loaded(*arguments: str) -> set[str]:
             },
         ),
         (
+            [
+                "verify",
+                "--jobs",
+                "2",
+                "--timeout",
+                "0.5",
+                "--format",
+                "junit",
+                "--database-url",
+                "sqlite:///no-such-file",
+            ],
+            {"alembic", "rich", "pipestate.pipeline"},
+        ),
+        (
             ["verify", "--json", "--database-url", "sqlite:///no-such-file"],
             {
                 "alembic",

@@ -52,6 +52,8 @@ def painted(*arguments: str) -> tuple[int, list[object]]:
         (["wall", "--word", "a", "--word", "b"], ["wall", ["a", "b"], Colour.RED, 1, 0.5, False]),
         (["wall", "--colour", "blue", "--dry"], ["wall", None, Colour.BLUE, 1, 0.5, True]),
         (["wall", "--times", "3", "--share", "1e-2"], ["wall", None, Colour.RED, 3, 0.01, False]),
+        (["wall", "--times", "10", "--share", "0.25"], ["wall", None, Colour.RED, 10, 0.25, False]),
+        (["wall", "--times", "007", "--share", "2"], ["wall", None, Colour.RED, 7, 2.0, False]),
     ],
 )
 def test_values_arrive_as_typer_gives_them(arguments: list[str], seen: list[object]) -> None:
