@@ -34,7 +34,7 @@ READS = {
     "agreement": "the jobs of a day and their results, by indexes",
     "p95-latency": "the jobs of a day and their results, by indexes",
     "success-rate": "the results of a day, by an index",
-    "jobs-without-results": "the jobs of a day and their results, by indexes",
+    "jobs-without-results": "the jobs of a week and their results, by indexes",
 }
 FLAT_MS = 10.0  # less than that is noise
 
