@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
@@ -27,6 +28,10 @@ ADVISORY_LOCKS_HERE = (
     "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
     "WHERE l.locktype = 'advisory' AND d.datname = current_database()"
 )
+
+
+# What these say holds for sessions that begin afterwards.
+NEW_SESSIONS = re.compile(r"\s*ALTER (ROLE|DATABASE|USER|SYSTEM)\b")
 
 
 @contextmanager
@@ -82,15 +87,33 @@ def redis_server() -> Iterator[str]:
         yield url
 
 
+def _discard_all(driver: Any, *_: object) -> None:
+    """Leave nothing of a session to whoever borrows its connection next."""
+    driver.rollback()
+    before, driver.autocommit = driver.autocommit, True
+    driver.cursor().execute("DISCARD ALL")
+    driver.cursor().execute("SET DateStyle = 'ISO'")  # psycopg2 has done that, and reads no other
+    driver.autocommit = before
+
+
 @dataclass
 class Database:
-    """One test's own database."""
+    """One test's own database.
+
+    On PostgreSQL a session is kept for the next statement: a new one takes longer than most of them. Without
+    `keeps_session` there is none, for tests in which it would be in the way.
+    """
 
     url: URL
+    keeps_session: bool = True
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.engine = create_engine(self.url, poolclass=NullPool)
+        if self.keeps_session and not self.is_sqlite:
+            self.engine = create_engine(self.url, pool_size=1, max_overflow=20, pool_pre_ping=True)
+            event.listen(self.engine, "reset", _discard_all)
+        else:
+            self.engine = create_engine(self.url, poolclass=NullPool)
         if self.is_sqlite:
             event.listen(self.engine, "connect", lambda driver, _: driver.execute("PRAGMA foreign_keys = ON"))
 
@@ -127,6 +150,12 @@ class Database:
         with self.begin() as connection:
             for statement in statements:
                 connection.exec_driver_sql(self.spelt(statement), execution_options={"no_parameters": True})
+        if any(NEW_SESSIONS.match(statement) for statement in statements):
+            self.leave()
+
+    def leave(self) -> None:
+        """End the session that is kept."""
+        self.engine.dispose()
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         with self.connect() as connection:
@@ -138,7 +167,7 @@ class Database:
         return value
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Borrowed(Database):
     """A database of many tests: all that one does happens in a transaction, which is rolled back at the end."""
 
@@ -171,11 +200,18 @@ class Postgres:
         self.engine = create_engine(self.admin, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
     def create(self, template: str | None = None) -> Database:
-        """A copy of the template; without one, an empty database in UTF-8, whatever the server's default."""
+        """A copy of the template; without one, an empty database in UTF-8, whatever the server's default.
+
+        Of a database that is none of our templates it is a clone: nobody may be on either.
+        """
         name = f"pipestate_{uuid.uuid4().hex[:16]}"
+        clone = template is not None and template not in self.templates.values()
+        if clone:
+            idle = f"FROM pg_stat_activity WHERE datname = '{template}' AND state = 'idle'"
+            self._execute(f"SELECT pg_terminate_backend(pid) {idle}")
         source = f'TEMPLATE "{template}"' if template else "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
         self._execute(f"CREATE DATABASE {name} {source}{self._strategy}")
-        return Database(self.admin.set(database=name))
+        return Database(self.admin.set(database=name), keeps_session=not clone)
 
     def drop(self, database: Database) -> None:
         database.engine.dispose()

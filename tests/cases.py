@@ -118,7 +118,7 @@ class Page:
                 shared[key].url
             )  # with a pool: a session that knows its tables
         with shared[key].engine.connect() as connection:
-            database = Borrowed(shared[key].url, connection)
+            database = Borrowed(shared[key].url, connection=connection)
             self.refresh(database)
             yield database
             connection.rollback()

@@ -1,10 +1,10 @@
 """Fixtures: a server a worker, a database a test, both engines through one fixture."""
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
 from compileall import compile_dir
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,8 +14,9 @@ from redis import Redis
 import pipestate
 from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite, memory, postgres_server, redis_server
-from legacy import fill_legacy
+from legacy import Rows, everything_legacy, fill_legacy, fill_legacy_at
 from miniatures import copy_project
+from programs import collect_seldom
 from queue_scene import Scene
 
 collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
@@ -35,7 +36,8 @@ LONGEST = ("test_wheel", "test_production_scene", "test_screens", "test_rehearse
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # web servers of tests are here
 # Tests rewrite revisions; within a second, and of the same length, Python would take what it compiled before.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-sys.dont_write_bytecode = True
+# pytest keeps the tests that it has rewritten, though: that is two thirds of collecting them.
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,14 +53,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave thousands of collected tests out of every later garbage collection."""
-    gc.collect()
-    gc.freeze()
+    """Keep no more bytecode, and leave thousands of collected tests out of every later garbage collection."""
+    sys.dont_write_bytecode = True
+    collect_seldom()
 
 
-def fill_expanded(database: Database) -> None:
-    fill_legacy(database)
-    Chain(database).upgrade("0005")
+def legacy_at(bed: Postgres | Sqlite, revision: str) -> Database:
+    """Copy the old world as it is at a revision of the expansion."""
+    return bed.copy_of(f"legacy at {revision}", partial(fill_legacy_at, revision=revision))
 
 
 def fill_contracted(database: Database) -> None:
@@ -112,9 +114,17 @@ def legacy(bed: Postgres | Sqlite) -> Iterator[Database]:
 
 
 @pytest.fixture
+def legacy_0003(bed: Postgres | Sqlite) -> Iterator[Chain]:
+    """The old world with counters, and without the pipeline state: at 0003."""
+    database = legacy_at(bed, "0003")
+    yield Chain(database)
+    bed.drop(database)
+
+
+@pytest.fixture
 def legacy_0005(bed: Postgres | Sqlite) -> Iterator[Database]:
     """The old world, expanded: at 0005."""
-    database = bed.copy_of("legacy at 0005", fill_expanded)
+    database = legacy_at(bed, "0005")
     yield database
     bed.drop(database)
 
@@ -130,6 +140,15 @@ def contracted(bed: Postgres | Sqlite) -> Iterator[Chain]:
     database = bed.copy_of("legacy at 0007", fill_contracted)
     yield Chain(database)
     bed.drop(database)
+
+
+@pytest.fixture
+def legacy_rows(bed: Postgres | Sqlite) -> Rows:
+    """Every row and value of the old world, as they were before any migration."""
+    database = bed.copy_of("legacy", fill_legacy)
+    rows = everything_legacy(database)
+    bed.drop(database)
+    return rows
 
 
 @pytest.fixture
@@ -164,9 +183,25 @@ def pg_legacy(postgres: Postgres) -> Iterator[Chain]:
 
 
 @pytest.fixture
+def pg_0002(postgres: Postgres) -> Iterator[Chain]:
+    """The old world with a ledger, PostgreSQL only."""
+    database = legacy_at(postgres, "0002")
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
+def pg_0003(postgres: Postgres) -> Iterator[Chain]:
+    """The old world at 0003, PostgreSQL only."""
+    database = legacy_at(postgres, "0003")
+    yield Chain(database)
+    postgres.drop(database)
+
+
+@pytest.fixture
 def pg_expanded(postgres: Postgres) -> Iterator[Chain]:
     """The old world at 0005, PostgreSQL only."""
-    database = postgres.copy_of("legacy at 0005", fill_expanded)
+    database = legacy_at(postgres, "0005")
     yield Chain(database)
     postgres.drop(database)
 

@@ -1,5 +1,6 @@
 """The old world: what an application looks like before the chain has ever run on it."""
 
+from alembics import Chain
 from bed import Database
 
 STATUSES = ("needs_ocr", "needs_extraction", "needs_deploy", "deployed", "no_documents", None)
@@ -30,6 +31,12 @@ def fill_legacy(database: Database, *, sites: int = 300) -> None:
         *(site_statement(number) for number in range(sites)),
         *(progress_statement(number) for number in range(sites) if number % 7),
     )
+
+
+def fill_legacy_at(database: Database, revision: str) -> None:
+    """Fill the old world, and migrate it to a revision of the expansion."""
+    fill_legacy(database)
+    Chain(database).upgrade(revision)
 
 
 def site_statement(number: int) -> str:
@@ -64,7 +71,10 @@ def quoted(value: str | None) -> str:
     return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
 
 
-def everything_legacy(database: Database, *tables: str) -> dict[str, list[tuple[object, ...]]]:
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+def everything_legacy(database: Database, *tables: str) -> Rows:
     """Every row and value of the old world (of those tables), to be compared with later."""
     columns = (
         "subdomain, name, status, extraction_status, last_updated, last_deployed, last_extracted, owner_email"
@@ -78,7 +88,7 @@ def everything_legacy(database: Database, *tables: str) -> dict[str, list[tuple[
     return {table: database.rows(queries[table]) for table in tables or queries}
 
 
-def archived_legacy(database: Database) -> dict[str, list[tuple[object, ...]]]:
+def archived_legacy(database: Database) -> Rows:
     """The old world as it lies in the archive."""
     return {
         "sites": database.rows(

@@ -1,6 +1,5 @@
 """What the server in `programs` has done before it forks: commands are imported, the shipped pages are read."""
 
-import gc
 import importlib
 import pkgutil
 from contextlib import chdir
@@ -9,6 +8,7 @@ from pathlib import Path
 import pipestate.cli
 import pipestate.pipeline.cli
 from pipestate.runbook.find import every_runbook
+from programs import collect_seldom
 
 USED = (
     "alembic.config",
@@ -33,4 +33,4 @@ for name in (*USED, *COMMANDS):
 with chdir(Path(__file__).parents[1]):  # a page is known by its text, and by its path from there
     every_runbook(Path("runbooks"))
 
-gc.freeze()  # a fork looks at none of this again, and so copies less of it
+collect_seldom()  # a fork that does not look at all of this copies less of it

@@ -6,6 +6,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -17,7 +18,7 @@ from redis import Redis
 from acceptance.test_screens import SCREENS, settled
 from alembics import ROOT, Chain
 from bed import Database, Postgres
-from legacy import fill_legacy
+from legacy import fill_legacy, fill_legacy_at
 from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
 from pipestate import __version__
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
@@ -93,11 +94,6 @@ CHECKS: dict[str, Callable[[str], object]] = {
 }
 
 
-def legacy_at_0005(database: Database) -> None:
-    fill_legacy(database)
-    Chain(database).upgrade("0005")
-
-
 def scene_at_0005(database: Database) -> None:
     with database.begin() as connection:
         scene.build(connection)
@@ -106,7 +102,7 @@ def scene_at_0005(database: Database) -> None:
 
 WORLDS: dict[str, Callable[[Database], None]] = {
     "legacy": fill_legacy,
-    "legacy at 0005": legacy_at_0005,
+    "legacy at 0005": partial(fill_legacy_at, revision="0005"),
     "scene at 0005": scene_at_0005,
     "empty": lambda _: None,
 }

@@ -22,7 +22,7 @@ import pytest
 
 from alembics import ROOT
 from bed import Database, Postgres, Sqlite
-from conftest import fill_expanded
+from legacy import fill_legacy_at
 from programs import run_program
 from terminal import plain
 from weeks import let_weeks_pass
@@ -32,7 +32,7 @@ PATIENCE_S = 60
 
 
 def fill(database: Database) -> None:
-    fill_expanded(database)
+    fill_legacy_at(database, "0005")
     let_weeks_pass(database)
 
 

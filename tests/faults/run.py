@@ -56,7 +56,6 @@ def strikes(name: str, share: float) -> Figures:
     """Strike one subject at many instants."""
     figures = Figures()
     with open_world() as world:
-        logging.getLogger().setLevel(logging.WARNING)
         seconds = duration(world, SUBJECTS[name])
         numbers = {"kill": KILLS[name], "terminate": CUT_OFF, "stop server": STOPPED}
         for fault, number in numbers.items():
@@ -104,7 +103,9 @@ def main() -> int:
     parser.add_argument("--tenth", action="store_true", help="a tenth of everything")
     options = parser.parse_args()
     share, start, all_of_it = 0.1 if options.tenth else 1.0, time.monotonic(), Figures()
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    # Alembic's own lines stay out of the figures, whatever an env.py sets up.
+    quiet = {"initializer": logging.disable, "initargs": (logging.INFO,)}
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), **quiet) as pool:
         running = {name: pool.submit(PARTS[name], share) for name in options.part or PARTS}
         for name, part in running.items():
             found = part.result()

@@ -115,10 +115,10 @@ def test_rows_that_break_a_rule_are_named_before_anything_changes(
     run_the_raw_sql(legacy_chain.database)
     legacy_chain.database.run(change)
     with pytest.raises(MigrationError, match=named):
-        legacy_chain.contract()
+        legacy_chain.upgrade("0003")
     assert legacy_chain.revision() == "0002"
     legacy_chain.database.run("UPDATE sites SET ocr_failed = 0, current_stage = 'ocr'")
-    legacy_chain.upgrade("0005")
+    legacy_chain.upgrade("0003")
 
 
 def create_bare_pipeline_state(database: Database) -> None:
@@ -170,18 +170,18 @@ def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(l
     ],
 )
 def test_rows_of_an_adopted_pipeline_state_that_break_a_rule_are_named(
-    legacy_chain: Chain, row: str, named: str
+    legacy_0003: Chain, row: str, named: str
 ) -> None:
-    create_bare_pipeline_state(legacy_chain.database)
-    legacy_chain.database.run(
+    create_bare_pipeline_state(legacy_0003.database)
+    legacy_0003.database.run(
         f"INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) VALUES {row}"
     )
     with pytest.raises(MigrationError, match=named):
-        legacy_chain.contract()
-    assert legacy_chain.revision() == "0003"
-    assert legacy_chain.database.value("SELECT count(*) FROM content_item_pipeline_state") == 4
-    legacy_chain.database.run("DELETE FROM content_item_pipeline_state WHERE id = 4")
-    legacy_chain.contract()
+        legacy_0003.upgrade("0004")
+    assert legacy_0003.revision() == "0003"
+    assert legacy_0003.database.value("SELECT count(*) FROM content_item_pipeline_state") == 4
+    legacy_0003.database.run("DELETE FROM content_item_pipeline_state WHERE id = 4")
+    legacy_0003.upgrade("0004")
 
 
 def create_keyless_job_results(database: Database) -> None:
@@ -199,7 +199,7 @@ def create_keyless_job_results(database: Database) -> None:
 def test_job_results_without_idempotency_key_get_unique_ones(legacy_chain: Chain) -> None:
     database = legacy_chain.database
     create_keyless_job_results(database)
-    legacy_chain.contract()
+    legacy_chain.upgrade("0005")
     assert database.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 3
     assert column(database, "job_results", "idempotency_key")["nullable"] is False
     with pytest.raises(sa.exc.IntegrityError):
@@ -210,7 +210,7 @@ def test_job_results_without_idempotency_key_get_unique_ones(legacy_chain: Chain
 
 def test_writers_that_know_nothing_of_keys_go_on(pg_legacy: Chain) -> None:
     create_keyless_job_results(pg_legacy.database)
-    pg_legacy.contract()
+    pg_legacy.upgrade("0005")
     pg_legacy.database.run(
         "INSERT INTO job_results (job_id, directory_name, status) VALUES (1, 'a', 'failed'), (1, 'b', 'failed')"
     )

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from alembics import Chain, dump
 from bed import Database, Postgres
-from legacy import everything_legacy
+from legacy import Rows, everything_legacy
 from pipestate.ddl import MigrationError
 from pipestate.gate import GateClosed
 from pipestate.gate import online as gate
@@ -28,19 +28,17 @@ def test_a_closed_gate_keeps_the_expansion(legacy_chain: Chain) -> None:
     assert legacy_chain.revision() == "0005"
 
 
-def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(legacy_chain: Chain) -> None:
-    legacy_chain.contract("0006")
+def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(expanded: Chain) -> None:
+    expanded.contract("0006")
     text = (
         "strftime('%Y-%m-%dT%H:%M:%S', 'now')"
-        if legacy_chain.database.is_sqlite
+        if expanded.database.is_sqlite
         else "to_char(now(), 'YYYY-MM-DD\"T\"HH24:MI:SS')"
     )
-    legacy_chain.database.run(
-        f"UPDATE sites SET last_updated = {text} WHERE subdomain = 'site001.example.gov'"
-    )
+    expanded.database.run(f"UPDATE sites SET last_updated = {text} WHERE subdomain = 'site001.example.gov'")
     with pytest.raises(GateClosed, match=r"recent-legacy-column-writes: 1 row, first: fault"):
-        legacy_chain.upgrade("head")
-    assert legacy_chain.revision() == "0006"
+        expanded.upgrade("head")
+    assert expanded.revision() == "0006"
 
 
 def test_force_goes_through_and_is_written_down(expanded: Chain) -> None:
@@ -82,26 +80,26 @@ def without_archive(text: str) -> list[str]:
 
 
 def test_a_foreign_key_of_the_archived_table_does_not_hold_back_deletes_and_comes_back(
-    pg_legacy: Chain,
+    pg_expanded: Chain,
 ) -> None:
-    database = pg_legacy.database
+    database = pg_expanded.database
     database.run("ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites")
-    pg_legacy.contract()
+    pg_expanded.contract()
     database.run("DELETE FROM sites WHERE subdomain = 'site001.example.gov'")
-    pg_legacy.downgrade("-2")
+    pg_expanded.downgrade("-2")
     assert database.value("SELECT count(*) FROM site_progress") == 257, "an archived row was lost"
     assert database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [(False,)]
     database.run("DELETE FROM site_progress WHERE subdomain = 'site001.example.gov'")
     database.run("ALTER TABLE site_progress VALIDATE CONSTRAINT app_fk")
 
 
-def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_legacy: Chain) -> None:
-    pg_legacy.database.run(
+def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_expanded: Chain) -> None:
+    pg_expanded.database.run(
         "ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites"
     )
-    pg_legacy.contract()
-    pg_legacy.downgrade("-2")
-    assert pg_legacy.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [
+    pg_expanded.contract()
+    pg_expanded.downgrade("-2")
+    assert pg_expanded.database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [
         (True,)
     ]
 
@@ -122,28 +120,25 @@ def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_contrac
         ("CREATE VIEW app_status AS SELECT subdomain, status FROM sites", "0006", "view app_status"),
     ],
 )
-def test_views_on_what_goes_are_refused(
-    legacy_chain: Chain, statement: str, revision: str, named: str
-) -> None:
-    legacy_chain.database.run(statement)
+def test_views_on_what_goes_are_refused(expanded: Chain, statement: str, revision: str, named: str) -> None:
+    expanded.database.run(statement)
     with pytest.raises(GateClosed, match="no-dependents: 1 row, first: fault"):
-        legacy_chain.contract()
-    assert legacy_chain.revision() == "0005"
+        expanded.contract()
+    assert expanded.revision() == "0005"
     with pytest.raises(MigrationError, match=f"cannot go while others depend on it: {named}"):
-        legacy_chain.upgrade("head", "force=even then")
-    assert legacy_chain.revision() == revision
+        expanded.upgrade("head", "force=even then")
+    assert expanded.revision() == revision
 
 
-def test_a_foreign_key_that_points_at_what_goes_is_refused(legacy_chain: Chain) -> None:
-    legacy_chain.database.run("CREATE TABLE notes (site VARCHAR REFERENCES site_progress (subdomain))")
-    legacy_chain.upgrade("0005")
+def test_a_foreign_key_that_points_at_what_goes_is_refused(expanded: Chain) -> None:
+    expanded.database.run("CREATE TABLE notes (site VARCHAR REFERENCES site_progress (subdomain))")
     with pytest.raises(MigrationError, match=r"cannot go while others depend on it: foreign key .*of notes"):
-        legacy_chain.upgrade("head", "force=even then")
-    assert legacy_chain.revision() == "0005"
+        expanded.upgrade("head", "force=even then")
+    assert expanded.revision() == "0005"
 
 
 CHANGES = {
-    # what happened to the site after the contract -> the status that the old code would have written
+    # what happened to a site after the contract -> the status that the old code would have written
     "current_stage = 'ocr', ocr_total = 4, ocr_completed = 1": "needs_ocr",
     "current_stage = 'extraction', extraction_total = 1": "needs_extraction",
     "current_stage = 'compilation', compilation_total = 1": "needs_extraction",
@@ -154,29 +149,34 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(("change", "status"), CHANGES.items())
 def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
-    legacy_chain: Chain, change: str, status: str
+    contracted: Chain, legacy_rows: Rows
 ) -> None:
-    database = legacy_chain.database
-    before = everything_legacy(database)
-    legacy_chain.contract()
+    database = contracted.database
     later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
-    database.run(f"UPDATE sites SET {change}, updated_at = {later} WHERE subdomain = 'site008.example.gov'")
-    legacy_chain.downgrade("-2")
+    changed = {f"site{number:03}.example.gov": change for number, change in enumerate(CHANGES, start=8)}
+    database.run(
+        *(
+            f"UPDATE sites SET {change}, updated_at = {later} WHERE subdomain = '{site}'"
+            for site, change in changed.items()
+        )
+    )
+    contracted.downgrade("-2")
     after = everything_legacy(database)
-    (site,) = [row for row in after["sites"] if row[0] == "site008.example.gov"]
-    assert site[2] == status
-    assert str(site[4]).startswith("20")
-    assert [row for row in after["sites"] if row[0] != "site008.example.gov"] == [
-        row for row in before["sites"] if row[0] != "site008.example.gov"
-    ]
-    progress = database.rows("SELECT * FROM site_progress WHERE subdomain = 'site008.example.gov'")
-    assert progress[0][1] == change.split("'")[1]
-    if "ocr_total" in change:
-        assert progress[0][2:4] == (4, 1)
-    if status in ("deployed", "no_documents"):
-        assert progress[0][2:4] == (1, 1)
+    for site, change in changed.items():
+        status = CHANGES[change]
+        (row,) = [row for row in after["sites"] if row[0] == site]
+        assert row[2] == status, change
+        assert str(row[4]).startswith("20"), change
+        (progress,) = database.rows(f"SELECT * FROM site_progress WHERE subdomain = '{site}'")
+        assert progress[1] == change.split("'")[1]
+        if "ocr_total" in change:
+            assert progress[2:4] == (4, 1)
+        if status in ("deployed", "no_documents"):
+            assert progress[2:4] == (1, 1), change
+    for table in ("sites", "site_progress"):
+        untouched = [row for row in after[table] if row[0] not in changed]
+        assert untouched == [row for row in legacy_rows[table] if row[0] not in changed], table
 
 
 def test_a_clock_that_is_ahead_makes_no_change(expanded: Chain) -> None:
@@ -221,21 +221,21 @@ def test_a_site_that_is_new_since_gets_derived_legacy_values(contracted: Chain) 
     assert database.rows(progress.format("idle.gov")) == []
 
 
-def test_archived_times_that_nothing_replaced_are_kept(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
+def test_archived_times_that_nothing_replaced_are_kept(expanded: Chain) -> None:
+    database = expanded.database
     site = "site003.example.gov"  # deployed once, with a time
     ((deployed,),) = database.rows(f"SELECT last_deployed FROM sites WHERE subdomain = '{site}'")
     assert deployed is not None
-    legacy_chain.contract()
+    expanded.contract()
     later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
     database.run(f"UPDATE sites SET current_stage = 'ocr', updated_at = {later} WHERE subdomain = '{site}'")
-    legacy_chain.downgrade("-2")
+    expanded.downgrade("-2")
     row = database.rows(f"SELECT status, last_deployed FROM sites WHERE subdomain = '{site}'")
     assert row == [("needs_ocr", deployed)]
 
 
-def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legacy: Chain) -> None:
-    database = pg_legacy.database
+def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_expanded: Chain) -> None:
+    database = pg_expanded.database
     database.run(
         "COMMENT ON TABLE sites IS 'the application''s own words'",
         "COMMENT ON COLUMN sites.status IS 'old'",
@@ -244,7 +244,6 @@ def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legac
         "UPDATE sites SET extraction_status = 'pending' WHERE extraction_status IS NULL",
         "ALTER TABLE sites ALTER extraction_status SET NOT NULL",
     )
-    pg_legacy.upgrade("0005")
     hanging = (
         "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'sites'::regclass "
         "UNION SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'sites'::regclass "
@@ -253,9 +252,9 @@ def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_legac
         "UNION SELECT obj_description('sites'::regclass) ORDER BY 1"
     )
     before = database.rows(hanging)
-    pg_legacy.contract()
+    pg_expanded.contract()
     assert database.value("SELECT obj_description('sites'::regclass)") != "the application's own words"
-    pg_legacy.downgrade("-2")
+    pg_expanded.downgrade("-2")
     assert database.rows(hanging) == before
 
 
@@ -284,28 +283,28 @@ def test_a_downgrade_after_a_purge_is_refused_without_force(contracted: Chain) -
 
 
 def test_a_write_between_copy_and_drop_closes_the_gate(
-    pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch
+    pg_expanded: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old code comes back to life while the values are being copied."""
-    pg_legacy.contract("0006")
+    pg_expanded.contract("0006")
     late_write(
-        pg_legacy, monkeypatch, "UPDATE sites SET status = 'late' WHERE subdomain = 'site002.example.gov'"
+        pg_expanded, monkeypatch, "UPDATE sites SET status = 'late' WHERE subdomain = 'site002.example.gov'"
     )
     with pytest.raises(MigrationError, match=r"the columns that go were written in 1 rows of sites while"):
-        pg_legacy.contract()
-    assert pg_legacy.revision() == "0006"
-    assert pg_legacy.database.value("SELECT count(*) FROM sites WHERE status = 'late'") == 1
+        pg_expanded.contract()
+    assert pg_expanded.revision() == "0006"
+    assert pg_expanded.database.value("SELECT count(*) FROM sites WHERE status = 'late'") == 1
 
 
 def test_a_new_site_between_copy_and_drop_is_archived_too(
-    pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch
+    pg_expanded: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pg_legacy.contract("0006")
-    late_write(pg_legacy, monkeypatch, "INSERT INTO sites (subdomain) VALUES ('late.gov')")
-    pg_legacy.contract()
-    assert pg_legacy.database.value("SELECT count(*) FROM pipestate_archive.sites_columns_0007") == 301
-    pg_legacy.downgrade("-1")
-    assert pg_legacy.database.rows(
+    pg_expanded.contract("0006")
+    late_write(pg_expanded, monkeypatch, "INSERT INTO sites (subdomain) VALUES ('late.gov')")
+    pg_expanded.contract()
+    assert pg_expanded.database.value("SELECT count(*) FROM pipestate_archive.sites_columns_0007") == 301
+    pg_expanded.downgrade("-1")
+    assert pg_expanded.database.rows(
         "SELECT status, extraction_status FROM sites WHERE subdomain = 'late.gov'"
     ) == [(None, "pending")]
 
@@ -323,21 +322,21 @@ def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) ->
 
 
 def test_an_application_without_rights_on_the_archive_can_write_while_it_is_made(
-    pg_legacy: Chain, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+    pg_expanded: Chain, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trigger runs with the owner's rights: otherwise every write of the application would fail."""
-    database = pg_legacy.database
-    pg_legacy.contract("0006")
+    database = pg_expanded.database
+    pg_expanded.contract("0006")
     database.run(
         "DO $$ BEGIN CREATE ROLE pipestate_app; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
         "GRANT SELECT, INSERT, UPDATE ON sites TO pipestate_app",
     )
     late_write(
-        pg_legacy,
+        pg_expanded,
         monkeypatch,
         "SET ROLE pipestate_app; INSERT INTO sites (subdomain) VALUES ('app.gov'); RESET ROLE",
     )
-    pg_legacy.contract()
+    pg_expanded.contract()
     assert (
         database.value(
             "SELECT count(*) FROM pipestate_archive.sites_columns_0007 WHERE subdomain = 'app.gov'"

@@ -38,13 +38,12 @@ def make_invalid(chain: Chain, name: str, definition: str) -> None:
     )
 
 
-def test_an_invalid_index_of_the_right_name_is_rebuilt(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("0002")
-    pg_legacy.database.run("ALTER TABLE sites ADD COLUMN updated_at timestamptz")
-    make_invalid(pg_legacy, "idx_sites_updated_at", "CREATE INDEX idx_sites_updated_at ON sites (updated_at)")
-    pg_legacy.upgrade("0003")
+def test_an_invalid_index_of_the_right_name_is_rebuilt(pg_0002: Chain) -> None:
+    pg_0002.database.run("ALTER TABLE sites ADD COLUMN updated_at timestamptz")
+    make_invalid(pg_0002, "idx_sites_updated_at", "CREATE INDEX idx_sites_updated_at ON sites (updated_at)")
+    pg_0002.upgrade("0003")
     valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'idx_sites_updated_at'::regclass"
-    assert pg_legacy.database.value(valid) is True
+    assert pg_0002.database.value(valid) is True
 
 
 def own_table(chain: Chain, *statements: str) -> None:
@@ -78,21 +77,20 @@ def definition(chain: Chain, name: str) -> str:
     ],
 )
 def test_an_index_of_the_right_name_with_another_definition_is_rebuilt_and_said(
-    legacy_chain: Chain, other: str, said: list[str]
+    legacy_0003: Chain, other: str, said: list[str]
 ) -> None:
-    own_table(legacy_chain, other)
+    own_table(legacy_0003, other)
     rows = "SELECT * FROM content_item_pipeline_state ORDER BY id"
-    kept = [row[:4] for row in legacy_chain.database.rows(rows)]
-    legacy_chain.contract()
+    kept = [row[:4] for row in legacy_0003.database.rows(rows)]
+    legacy_0003.upgrade("0004")
     assert [line for line in said if line.startswith(f"index {NAME} was another one")]
-    built = definition(legacy_chain, NAME)
+    built = definition(legacy_0003, NAME)
     assert "UNIQUE" in built
     assert "(content_item_id, pipeline)" in built
     assert "WHERE" not in built
-    assert [row[:4] for row in legacy_chain.database.rows(rows)] == kept
-    legacy_chain.check()
-    legacy_chain.downgrade("0003")
-    assert NAME in definition(legacy_chain, NAME), "it was the application's, and stays"
+    assert [row[:4] for row in legacy_0003.database.rows(rows)] == kept
+    legacy_0003.downgrade("0003")
+    assert NAME in definition(legacy_0003, NAME), "it was the application's, and stays"
 
 
 def test_the_index_of_a_real_application_gets_its_predicate(legacy_chain: Chain) -> None:
@@ -112,64 +110,63 @@ def test_the_index_of_a_real_application_gets_its_predicate(legacy_chain: Chain)
         ("CREATE TABLE uix_cips_content_item_pipeline (id int)", "is no index of|already a table named"),
     ],
 )
-def test_a_name_that_belongs_to_somebody_else_is_refused(legacy_chain: Chain, other: str, said: str) -> None:
-    own_table(legacy_chain, other)
+def test_a_name_that_belongs_to_somebody_else_is_refused(legacy_0003: Chain, other: str, said: str) -> None:
+    own_table(legacy_0003, other)
     with pytest.raises(MigrationError, match=said):
-        legacy_chain.contract()
-    assert legacy_chain.revision() == "0003"
+        legacy_0003.upgrade("0004")
+    assert legacy_0003.revision() == "0003"
 
 
-def test_an_index_of_a_constraint_is_not_replaced(pg_legacy: Chain) -> None:
+def test_an_index_of_a_constraint_is_not_replaced(pg_0003: Chain) -> None:
     own_table(
-        pg_legacy,
+        pg_0003,
         f"ALTER TABLE content_item_pipeline_state ADD CONSTRAINT {NAME} UNIQUE (pipeline, content_item_id)",
     )
     with pytest.raises(MigrationError, match="It belongs to a constraint"):
-        pg_legacy.contract()
-    assert pg_legacy.revision() == "0003"
+        pg_0003.upgrade("0004")
+    assert pg_0003.revision() == "0003"
 
 
-def test_duplicates_leave_the_old_index_standing_until_they_are_gone(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
+def test_duplicates_leave_the_old_index_standing_until_they_are_gone(legacy_0003: Chain) -> None:
+    database = legacy_0003.database
     old = f"CREATE INDEX {NAME} ON content_item_pipeline_state (content_item_id, pipeline)"
-    own_table(legacy_chain, old, "UPDATE content_item_pipeline_state SET content_item_id = 1")
+    own_table(legacy_0003, old, "UPDATE content_item_pipeline_state SET content_item_id = 1")
     for _ in range(2):
         with pytest.raises(MigrationError, match=r"[Dd]uplicate|unique|UNIQUE"):
-            legacy_chain.contract()
-        assert "UNIQUE" not in definition(legacy_chain, NAME), "the old one is gone"
+            legacy_0003.upgrade("0004")
+        assert "UNIQUE" not in definition(legacy_0003, NAME), "the old one is gone"
         if not database.is_sqlite:
             invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
             assert database.value(invalid) == 0, "half an index goes on refusing duplicates"
     database.run("DELETE FROM content_item_pipeline_state WHERE id = 2")
-    legacy_chain.contract()
-    assert "UNIQUE" in definition(legacy_chain, NAME)
+    legacy_0003.upgrade("0004")
+    assert "UNIQUE" in definition(legacy_0003, NAME)
 
 
 @pytest.mark.parametrize("killed_at", ["DROP INDEX", "half built", "built"])
-def test_a_rebuild_that_was_killed_is_finished_by_a_rerun(pg_legacy: Chain, killed_at: str) -> None:
+def test_a_rebuild_that_was_killed_is_finished_by_a_rerun(pg_0003: Chain, killed_at: str) -> None:
     """What a kill leaves: a spare index that is valid and not yet in its place, or INVALID, or one too many."""
-    database, spare = pg_legacy.database, f"pipestate_new_{NAME}"
+    database, spare = pg_0003.database, f"pipestate_new_{NAME}"
     new = f"CREATE UNIQUE INDEX {spare} ON content_item_pipeline_state (content_item_id, pipeline)"
     old = f"CREATE INDEX {NAME} ON content_item_pipeline_state (pipeline)"
     if killed_at == "DROP INDEX":
         old = new.replace(spare, NAME)
-    own_table(pg_legacy, old)
+    own_table(pg_0003, old)
     database.run(new)
     if killed_at == "half built":
-        make_invalid(pg_legacy, spare, "SELECT 1")
-    pg_legacy.contract()
-    assert "UNIQUE" in definition(pg_legacy, NAME)
+        make_invalid(pg_0003, spare, "SELECT 1")
+    pg_0003.upgrade("0004")
+    assert "UNIQUE" in definition(pg_0003, NAME)
     assert database.value(f"SELECT to_regclass('{spare}') IS NULL") is True
-    pg_legacy.check()
+    assert database.value("SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 0
 
 
-def test_a_script_rebuilds_it_too(pg_legacy: Chain) -> None:
-    own_table(pg_legacy, f"CREATE INDEX {NAME} ON content_item_pipeline_state (pipeline)")
-    pg_legacy.upgrade("0003")
-    done = psql(pg_legacy.database, pg_legacy.script("upgrade", "0003:0004"))
+def test_a_script_rebuilds_it_too(pg_0003: Chain) -> None:
+    own_table(pg_0003, f"CREATE INDEX {NAME} ON content_item_pipeline_state (pipeline)")
+    done = psql(pg_0003.database, pg_0003.script("upgrade", "0003:0004"))
     assert done.returncode == 0, done.stderr
     assert f"index {NAME} was another one" in done.stderr
-    assert "UNIQUE" in definition(pg_legacy, NAME)
+    assert "UNIQUE" in definition(pg_0003, NAME)
 
 
 READ_BY_CHECKS = {
@@ -187,33 +184,31 @@ def read_by_checks(chain: Chain) -> set[str]:
 
 @pytest.mark.parametrize("kind", ["varchar(20)", "text", "stage"])
 def test_what_checks_read_is_indexed_once_whatever_type_a_stage_has(
-    pg_legacy: Chain, said: list[str], kind: str
+    pg_0002: Chain, said: list[str], kind: str
 ) -> None:
     stages = "'fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed'"
-    pg_legacy.upgrade("0002")
-    pg_legacy.database.run(
+    pg_0002.database.run(
         f"CREATE TYPE stage AS ENUM ({stages})",
         f"ALTER TABLE sites ADD COLUMN current_stage {kind}",
         "ALTER TABLE sites ALTER last_updated TYPE text, ALTER last_extracted TYPE varchar(40)",
     )
-    pg_legacy.upgrade("0003")
-    assert read_by_checks(pg_legacy) == READ_BY_CHECKS
-    pg_legacy.database.run("UPDATE pipestate_alembic_version SET version_num = '0002'")
-    pg_legacy.upgrade("0003")
+    pg_0002.upgrade("0003")
+    assert read_by_checks(pg_0002) == READ_BY_CHECKS
+    pg_0002.database.run("UPDATE pipestate_alembic_version SET version_num = '0002'")
+    pg_0002.upgrade("0003")
     assert [line for line in said if "was another one" in line] == [], "it is taken for another one"
-    pg_legacy.downgrade("0002")
-    assert read_by_checks(pg_legacy) == set()
+    pg_0002.downgrade("0002")
+    assert read_by_checks(pg_0002) == set()
 
 
-def test_what_the_application_has_otherwise_is_not_indexed(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("0002")
-    pg_legacy.database.run(
+def test_what_the_application_has_otherwise_is_not_indexed(pg_0002: Chain) -> None:
+    pg_0002.database.run(
         "ALTER TABLE sites DROP COLUMN last_deployed",
         "ALTER TABLE site_progress ALTER updated_at TYPE timestamp, ALTER started_at TYPE date",
     )
-    done = psql(pg_legacy.database, pg_legacy.script("upgrade", "0002:0003"))
+    done = psql(pg_0002.database, pg_0002.script("upgrade", "0002:0003"))
     assert done.returncode == 0, done.stderr
-    assert read_by_checks(pg_legacy) == {"idx_sites_contradictions", "idx_site_progress_ocr"}
+    assert read_by_checks(pg_0002) == {"idx_sites_contradictions", "idx_site_progress_ocr"}
 
 
 def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Chain) -> None:
@@ -225,16 +220,14 @@ def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Chai
     pg_legacy.database.run(f"UPDATE sites SET last_updated = ({long})")
 
 
-def test_a_table_that_is_gone_needs_no_index(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("0002")
-    pg_legacy.database.run("DROP TABLE site_progress")
-    pg_legacy.upgrade("0003")
-    assert read_by_checks(pg_legacy) == {"idx_sites_contradictions", "idx_sites_legacy_times"}
+def test_a_table_that_is_gone_needs_no_index(pg_0002: Chain) -> None:
+    pg_0002.database.run("DROP TABLE site_progress")
+    pg_0002.upgrade("0003")
+    assert read_by_checks(pg_0002) == {"idx_sites_contradictions", "idx_sites_legacy_times"}
 
 
-def test_the_old_accounts_indexes_go_with_it_and_come_back(pg_legacy: Chain) -> None:
-    pg_legacy.upgrade("0005")
-    pg_legacy.contract()
-    assert read_by_checks(pg_legacy) == {"idx_sites_contradictions"}
-    pg_legacy.downgrade("0005")
-    assert read_by_checks(pg_legacy) == READ_BY_CHECKS
+def test_the_old_accounts_indexes_go_with_it_and_come_back(pg_expanded: Chain) -> None:
+    pg_expanded.contract()
+    assert read_by_checks(pg_expanded) == {"idx_sites_contradictions"}
+    pg_expanded.downgrade("0005")
+    assert read_by_checks(pg_expanded) == READ_BY_CHECKS

@@ -139,10 +139,12 @@ SELECT o.name,
         FROM (SELECT t.value FROM pipestate_observation t
               WHERE t.name = o.name AND unixepoch(t.observed_at) IS NOT NULL
               ORDER BY julianday(t.observed_at) DESC, t.id DESC LIMIT 10) AS ten) AS last_ten
-FROM pipestate_observation o
-WHERE o.id = (SELECT t.id FROM pipestate_observation t
-              WHERE t.name = o.name AND unixepoch(t.observed_at) IS NOT NULL
-              ORDER BY julianday(t.observed_at) DESC, t.id DESC LIMIT 1);
+FROM (SELECT DISTINCT name FROM pipestate_observation) AS known
+CROSS JOIN pipestate_observation o ON o.id = (
+  SELECT t.id FROM pipestate_observation t
+  WHERE t.name = known.name AND unixepoch(t.observed_at) IS NOT NULL
+  ORDER BY julianday(t.observed_at) DESC, t.id DESC LIMIT 1
+);
 DROP VIEW IF EXISTS pipestate_soak_since;
 CREATE VIEW pipestate_soak_since AS
 WITH record AS (

@@ -179,7 +179,7 @@ def test_a_role_of_the_schemas_name_is_refused_unless_its_path_is_plain(pg: Data
         "CREATE ROLE pipestate LOGIN PASSWORD 'x'", f"GRANT CREATE ON DATABASE {pg.url.database} TO pipestate"
     )
     try:
-        namesake = Database(pg.url.set(username="pipestate", password="x"))
+        namesake = Database(pg.url.set(username="pipestate", password="x"), keeps_session=False)
         with pytest.raises(ConfigError, match=r'the role pipestate has "\$user" on its search_path'):
             install_in(namesake)
         assert pg.rows(RELATIONS) == []

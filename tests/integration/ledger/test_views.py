@@ -1,5 +1,7 @@
 """What checks read: ages, streaks and gaps, and that nothing unknown ever passes."""
 
+import itertools
+import sqlite3
 from decimal import Decimal
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from bed import Database
 from moments import run_timed
+from pipestate.ledger.install import install
 
 FUTURE = {"postgresql": "now() + interval '{}'", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now', '+{}')"}
 
@@ -273,3 +276,30 @@ def test_times_are_the_clocks_not_the_transactions(pg_ledger: Database) -> None:
             "SELECT bool_and(recorded_at > now() + interval '0.2 seconds') FROM pipestate.run"
         )
         assert late.scalar_one() is True
+
+
+def test_on_sqlite_views_of_observations_read_a_year_once(sqlite_database: Database) -> None:
+    """Steps of SQLite's machine, which no other load disturbs: four times the rows cost about four times as much."""
+    with sqlite_database.begin() as connection:
+        install(connection)
+    for view in ("pipestate_latest_observation", "pipestate_observed"):
+        few, many = (steps(sqlite_database, f"SELECT * FROM {view}", rows) for rows in (500, 2000))
+        assert many < 6 * few, view
+
+
+def steps(database: Database, query: str, rows: int) -> int:
+    """Count hundreds of steps that a query takes with that many observations of four names."""
+    database.run(
+        "DELETE FROM pipestate_observation",
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n "
+        f"WHERE n < {rows}) INSERT INTO pipestate_observation (observed_at, name, value, source, actor) "
+        "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now', -n || ' minutes'), 'name' || n % 4, n, 'probe', 'cron' FROM n",
+    )
+    taken = itertools.count()
+    with database.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.set_progress_handler(lambda: next(taken) and None, 100)
+        driver.execute(query).fetchall()
+        driver.set_progress_handler(None, 0)
+    return next(taken)
