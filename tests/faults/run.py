@@ -52,6 +52,11 @@ class Figures:
         self.tracebacks += other.tracebacks
 
 
+def be_quiet() -> None:
+    """Keep Alembic's lines out of the figures, whatever an env.py sets up."""
+    logging.disable(logging.INFO)
+
+
 def strikes(name: str, share: float) -> Figures:
     """Strike one subject at many instants."""
     figures = Figures()
@@ -103,9 +108,7 @@ def main() -> int:
     parser.add_argument("--tenth", action="store_true", help="a tenth of everything")
     options = parser.parse_args()
     share, start, all_of_it = 0.1 if options.tenth else 1.0, time.monotonic(), Figures()
-    # Alembic's own lines stay out of the figures, whatever an env.py sets up.
-    quiet = {"initializer": logging.disable, "initargs": (logging.INFO,)}
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), **quiet) as pool:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=be_quiet) as pool:
         running = {name: pool.submit(PARTS[name], share) for name in options.part or PARTS}
         for name, part in running.items():
             found = part.result()

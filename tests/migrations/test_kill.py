@@ -12,7 +12,7 @@ from bed import Database, Postgres
 from legacy import archived_legacy, everything_legacy, fill_legacy
 from long import times
 
-INSTANTS = times(9, long=30)
+INSTANTS = times(6, long=30)
 FORCE = ("force=a drill has no week to wait",)
 
 

@@ -23,6 +23,9 @@ TABLES = (
 SEQUENCES = "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
 
 
+BEFORE: dict[Odd, dict[str, object]] = {}
+
+
 def everything(database: Database) -> dict[str, object]:
     """The schema as pg_dump writes it, every row, and where each sequence stands."""
     state: dict[str, object] = {"schema": schema(database)}
@@ -33,6 +36,13 @@ def everything(database: Database) -> dict[str, object]:
             state[str(table)] = list(connection.exec_driver_sql(query).scalars())
         state["sequences"] = list(connection.exec_driver_sql(SEQUENCES))
     return state
+
+
+def before_of(database: Database, odd: Odd) -> dict[str, object]:
+    """Everything that is there before the contract: the same statements made it, so one dump does for all of them."""
+    if odd not in BEFORE:
+        BEFORE[odd] = everything(database)
+    return BEFORE[odd]
 
 
 def schema(database: Database) -> list[str]:
@@ -50,7 +60,7 @@ def limits() -> str:
 
 def run_there_and_back(project: Contracted, odd: Odd) -> str:
     """Contract and go back; return which of the three answers that is."""
-    before = everything(project.database)
+    before = before_of(project.database, odd)
     try:
         project.upgrade()
     except (MigrationError, ScriptFailed) as error:
