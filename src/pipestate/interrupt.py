@@ -6,20 +6,20 @@ there it is Python's own way: transactions are rolled back, and the command line
 """
 
 import select
+import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from pipestate.errors import PipestateError
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 WAIT_S = 0.5
-PATIENCE = 10  # so many waits for the server's answer to a cancel
+PATIENCE = 10  # so many requests to cancel a query, while the server does not answer
 POLL_OK, POLL_READ, POLL_WRITE = 0, 1, 2  # of psycopg2.extensions, which is imported when it is needed
 _STOPPED = threading.Event()
+_ASKED = threading.Event()
 
 
 class Interrupted(PipestateError):
@@ -39,18 +39,6 @@ def telling(done: Callable[[], str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         raise Interrupted(done()) from error
-
-
-@contextmanager
-def cancelled_together(connections: "Sequence[Connection]") -> Iterator[None]:
-    """At Ctrl-C, which only the main thread hears, cancel what runs in the others."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        for connection in connections:
-            driver: Any = connection.connection.dbapi_connection
-            driver.cancel()
-        raise
 
 
 @contextmanager
@@ -77,20 +65,44 @@ def listen() -> None:
     import psycopg2.extensions
 
     psycopg2.extensions.set_wait_callback(_wait)
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _hear)
+
+
+def hand_back() -> None:
+    """Give Ctrl-C back to Python before code of others runs: asyncio takes it over from there, and only there."""
+    if signal.getsignal(signal.SIGINT) is _hear:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, but not where a query would go on that nobody is left to cancel.
+
+    A signal that comes while psycopg2 sends a query is heard at the first instruction of `_wait`, before its `try`;
+    psycopg2 would close the connection, and the server would not notice. So `_wait` is told, and leaves by itself.
+    """
+    if frame is not None and frame.f_code in (_wait.__code__, _cancel.__code__):
+        _ASKED.set()
+    else:
+        signal.default_int_handler(number, frame)
 
 
 def _wait(connection: Any) -> None:
     """Wait for the server as psycopg2 does; at Ctrl-C cancel the query and leave when the server has answered."""
     try:
+        _leave_when_told()
         while not _is_ready(connection):
-            _leave_when_stopped()
+            _leave_when_told()
     except KeyboardInterrupt:
         _cancel(connection)
         raise
 
 
-def _leave_when_stopped() -> None:
-    if is_stopped() and threading.current_thread() is not threading.main_thread():
+def _leave_when_told() -> None:
+    """Raise KeyboardInterrupt where Ctrl-C was noted; in other threads, where all of them were told to leave."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if _ASKED.is_set() if is_main else is_stopped():
         raise KeyboardInterrupt
 
 
@@ -108,12 +120,24 @@ def _is_ready(connection: Any) -> bool:
 
 
 def _cancel(connection: Any) -> None:
+    """Ask the server to cancel, until it answers; a second Ctrl-C ends the wait.
+
+    Once is not enough: the request comes on a way of its own, and may be there before the query.
+    """
+    try:
+        for _ in range(PATIENCE):
+            connection.cancel()
+            if _is_ready(connection) or _is_ready(connection):
+                return
+    except _driver_error():
+        return  # the server's answer: the query is cancelled
+    finally:
+        _ASKED.clear()
+
+
+def _driver_error() -> type[Exception]:
+    """Import psycopg2's error where one has come: before the cancel there is no time for that."""
     from psycopg2 import Error
 
-    try:
-        connection.cancel()
-        for _ in range(PATIENCE):
-            if _is_ready(connection):
-                return
-    except Error:
-        return  # the server's answer: the query is cancelled
+    error: type[Exception] = Error
+    return error

@@ -60,6 +60,22 @@ def test_ctrl_c_ends_the_command_and_its_query(slow: Project, command: str, time
     assert state_of(slow.database) == AT_B2
 
 
+def test_ctrl_c_ends_the_queries_of_all_connections(slow: Project) -> None:
+    slow.add_check("SELECT slow() + 0 AS n", "n = 0", check="sleepy-too")
+    both = (
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND datname = current_database() "
+        "AND pid <> pg_backend_pid() AND position('slow()' IN query) > 0"
+    )
+    with slow.running("-m", "pipestate", "verify", "--timeout", "600", "--jobs", "2") as process:
+        wait_until(lambda: has_ended(process) or slow.database.value(both) == 2, "both queries run")
+        process.send_signal(signal.SIGINT)
+        done = finish(process, patience_s=PATIENCE_S)
+    wait_until(lambda: not is_running(slow.database, "slow()"), "the server has stopped", patience_s=2)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 3
+    assert "interrupted" in (done.stdout + done.stderr).lower()
+
+
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 def test_ctrl_c_through_another_driver(slow: Project, driver: str) -> None:
     if driver == "asyncpg":

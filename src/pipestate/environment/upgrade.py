@@ -26,6 +26,7 @@ from pipestate.ddl.failure import MigrationError
 from pipestate.environment.named import only_on
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.gate.closed import GateClosed
+from pipestate.interrupt import hand_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def _where(on: Climb) -> tuple[str | None, frozenset[str]]:
 @contextmanager
 def _told() -> Iterator[None]:
     """Say what stopped a run, other than a closed gate, in our own errors."""
+    hand_back()
     try:
         yield
     except MigrationError as error:

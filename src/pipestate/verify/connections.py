@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import URL, Connection
 
 from pipestate import db
-from pipestate.interrupt import cancelled_together
+from pipestate.interrupt import stopped_together
 
 ALONE_S = 0.5
 
@@ -42,12 +42,12 @@ def share_out(
     snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
     work = _Work(items, answer, within)
     helpers = _Helpers(url, snapshot, jobs - 1, prepare, work)
-    with cancelled_together(helpers.connections):
-        helpers.wait_and_join()
-        try:
+    try:
+        with stopped_together():
+            helpers.wait_and_join()
             work.go_on(leader)
-        finally:
-            helpers.finish()
+    finally:
+        helpers.finish()
     return work.answers()
 
 
@@ -93,7 +93,6 @@ class _Helpers:
         self._prepare, self._work = prepare, work
         self._over, self._lock = Event(), Lock()
         self._at_work: list[Thread] = []
-        self.connections: list[Connection] = []
 
     def wait_and_join(self) -> None:
         """Start them when the first connection has been alone for long enough, and not at all if it ends before."""
@@ -115,16 +114,15 @@ class _Helpers:
     def _help(self) -> None:
         try:
             with db.reader(self._url, snapshot=self._snapshot) as connection:
-                if self._is_too_late(connection):
+                if self._is_too_late():
                     return
                 self._prepare(connection)
                 self._work.go_on(connection)
         except Exception as error:  # raised by the leader, if a check is left without an answer
             self._work.errors.append(error)
 
-    def _is_too_late(self, connection: Connection) -> bool:
+    def _is_too_late(self) -> bool:
         with self._lock:
             if not self._over.is_set():
-                self.connections.append(connection)
                 self._at_work.append(current_thread())
             return self._over.is_set()
