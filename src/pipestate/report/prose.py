@@ -5,7 +5,7 @@ as text. Nothing is loaded from elsewhere: images become their words, and a link
 to the web, or becomes its words, too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,6 +140,11 @@ def _line(token: Token) -> int:
 class _Renderer(RendererHTML):
     """HTML of which no part comes from the page as it is: each text is escaped, its control characters visible."""
 
+    def __init__(self, parser: Any = None) -> None:
+        super().__init__(parser)
+        rules: Any = {name: _plain(rule) for name, rule in self.rules.items()}
+        self.rules = rules
+
     def text(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return escape(html(tokens[idx].content))
 
@@ -191,6 +196,11 @@ class _Renderer(RendererHTML):
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return "</table></div>\n"
+
+
+def _plain(rule: Callable[..., str]) -> Callable[..., str]:
+    """Let a rule return a plain string: what older renderers add Markup to would be escaped once more."""
+    return lambda *arguments: str(rule(*arguments))
 
 
 def _tag(token: Token) -> str:
