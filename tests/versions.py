@@ -1,5 +1,7 @@
 """Tests of what an older Alembic or SQLAlchemy does not have or does otherwise; docs/limits.md must say so."""
 
+import re
+
 import alembic
 import pytest
 import sqlalchemy
@@ -28,4 +30,5 @@ def _is(installed: str, package: str, version: str) -> bool:
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")[:2]]
+    """Read `2.0.44`, and of `2.1.0b1` what can be compared: 2, 1, 0."""
+    return [int(number) for number in re.findall(r"(?:^|\.)(\d+)", version)]
