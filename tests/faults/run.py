@@ -94,9 +94,14 @@ def documents(share: float) -> Figures:
     return Figures(Counter({"documents": 2 * number}), [], read_documents(number))
 
 
+# What takes longest comes first: at the end neither of the two processes then waits for the other.
+LONGEST = ("rehearse", "contract", "downgrade", "upgrade")
 PARTS: dict[str, Callable[[float], Figures]] = {
     "jobs": jobs,
-    **{name: partial(strikes, name) for name in SUBJECTS},
+    **{
+        name: partial(strikes, name)
+        for name in (*LONGEST, *(each for each in SUBJECTS if each not in LONGEST))
+    },
     "upgrades": upgrades,
     "documents": documents,
 }
