@@ -36,7 +36,7 @@ LONGEST = ("test_wheel", "test_production_scene", "test_screens", "test_rehearse
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # web servers of tests are here
 # Tests rewrite revisions; within a second, and of the same length, Python would take what it compiled before.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-# pytest keeps the tests that it has rewritten, though: that is two thirds of collecting them.
+# pytest keeps the tests that it has rewritten, though: that is half of collecting them.
 sys.dont_write_bytecode = False
 
 

@@ -93,7 +93,7 @@ def _where(on: Climb) -> tuple[str | None, frozenset[str]]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Say what stopped a run, other than a closed gate, in our own errors."""
+    """Let env.py hear Ctrl-C as without us, and say what stopped a run, other than a closed gate, in our own errors."""
     hand_back()
     try:
         yield
