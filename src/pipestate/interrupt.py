@@ -16,7 +16,7 @@ from typing import Any
 from pipestate.errors import PipestateError
 
 WAIT_S = 0.5
-PATIENCE = 10  # so many requests to cancel a query, while the server does not answer
+ANSWER_S, PATIENCE = 0.1, 25  # how long to wait for the answer to a cancel, twice, and how often to ask
 POLL_OK, POLL_READ, POLL_WRITE = 0, 1, 2  # of psycopg2.extensions, which is imported when it is needed
 _STOPPED = threading.Event()
 _ASKED = threading.Event()
@@ -106,12 +106,12 @@ def _leave_when_told() -> None:
         raise KeyboardInterrupt
 
 
-def _is_ready(connection: Any) -> bool:
+def _is_ready(connection: Any, wait_s: float = WAIT_S) -> bool:
     state = connection.poll()
     if state == POLL_READ:
-        select.select([connection.fileno()], [], [], WAIT_S)
+        select.select([connection.fileno()], [], [], wait_s)
     elif state == POLL_WRITE:
-        select.select([], [connection.fileno()], [], WAIT_S)
+        select.select([], [connection.fileno()], [], wait_s)
     elif state != POLL_OK:
         from psycopg2 import OperationalError
 
@@ -127,7 +127,7 @@ def _cancel(connection: Any) -> None:
     try:
         for _ in range(PATIENCE):
             connection.cancel()
-            if _is_ready(connection) or _is_ready(connection):
+            if _is_ready(connection, ANSWER_S) or _is_ready(connection, ANSWER_S):
                 return
     except _driver_error():
         return  # the server's answer: the query is cancelled
