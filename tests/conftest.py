@@ -1,6 +1,7 @@
 """Fixtures: a server a worker, a database a test, both engines through one fixture."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from compileall import compile_dir
@@ -41,7 +42,11 @@ sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the package and its chain once, for the hundreds of programs that may not keep what they compile."""
+    """Compile the package and its chain once, for the hundreds of programs that may not keep what they compile.
+
+    Hear Ctrl-C, and so let them hear it, also where a shell runs the suite in the background.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         for directory in (Path(pipestate.__file__).parent, ROOT / "alembic"):
             compile_dir(str(directory), quiet=2)

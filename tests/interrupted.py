@@ -66,6 +66,4 @@ def _is_left(cursor: "psycopg2.extensions.cursor") -> bool:
 
 
 if __name__ == "__main__":
-    # What runs in the background of a shell ignores Ctrl-C, and so would its children.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     print(count_left_running(sys.argv[1], int(sys.argv[2])))

@@ -133,8 +133,6 @@ def test_ctrl_c_while_waiting_for_a_lock(pg_legacy: Chain) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # What runs in the background of a shell ignores Ctrl-C, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         wait_for_locks(pg_legacy.database, 1)
         process.send_signal(signal.SIGINT)

@@ -227,7 +227,6 @@ def watching(database: Database, *arguments: str, lines: int = 200) -> Iterator[
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as in a terminal
     )
     os.close(theirs)
     try:
