@@ -42,14 +42,18 @@ sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the package and its chain once, for the hundreds of programs that may not keep what they compile.
-
-    Hear Ctrl-C, and so let them hear it, also where a shell runs the suite in the background.
-    """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Compile the package and its chain once, for the hundreds of programs that may not keep what they compile."""
     if not hasattr(config, "workerinput"):
         for directory in (Path(pipestate.__file__).parent, ROOT / "alembic"):
             compile_dir(str(directory), quiet=2)
+
+
+def pytest_runtest_setup() -> None:
+    """Hear Ctrl-C, and so let programs of tests hear it.
+
+    What a shell runs in the background ignores it, and so does a worker in which a command has ended with an error.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

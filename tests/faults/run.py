@@ -1,6 +1,7 @@
 """Faults by the hundred: `python tests/faults/run.py`, or `make faults`. The figures are printed last.
 
-Two processes share the work, each with servers of its own. `--part` runs one part, `--tenth` a tenth of each.
+Three processes share the work, each with servers of its own: much of it is waiting. `--part` runs one part,
+`--tenth` a tenth of each.
 """
 
 import argparse
@@ -35,6 +36,7 @@ KILLS = {
     "rehearse": 10,
 }
 CUT_OFF, STOPPED = 8, 4
+PROCESSES = 3
 UPGRADES, JOBS, WORKERS_KILLED, DOCUMENTS = 32, 1_000_000, 40, 10_000
 
 
@@ -94,7 +96,7 @@ def documents(share: float) -> Figures:
     return Figures(Counter({"documents": 2 * number}), [], read_documents(number))
 
 
-# What takes longest comes first: at the end neither of the two processes then waits for the other.
+# What takes longest comes first: at the end none of them then waits for another.
 LONGEST = ("rehearse", "contract", "downgrade", "upgrade")
 PARTS: dict[str, Callable[[float], Figures]] = {
     "jobs": jobs,
@@ -113,7 +115,7 @@ def main() -> int:
     parser.add_argument("--tenth", action="store_true", help="a tenth of everything")
     options = parser.parse_args()
     share, start, all_of_it = 0.1 if options.tenth else 1.0, time.monotonic(), Figures()
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=be_quiet) as pool:
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn"), initializer=be_quiet) as pool:
         running = {name: pool.submit(PARTS[name], share) for name in options.part or PARTS}
         for name, part in running.items():
             found = part.result()
