@@ -138,7 +138,7 @@ class Contract:
         self, tables: Sequence[GoingTable], columns: Sequence[GoingColumns], *, watched: bool
     ) -> None:
         """Drop the columns first: their foreign keys may point at the tables."""
-        require_mark("a Contract")
+        require_mark("a Contract", *self.tables, *self.columns)
         for some in columns:
             if watched:
                 engine().refuse_late_writes(some, self.phase)

@@ -50,11 +50,13 @@ WORLD = {
     "jit": "off",
 }
 
-# The server's own functions come first on the path, whatever it is: a table may be anywhere on it, but nobody's
-# `now()` stands in for the server's.
+# The server's own functions come first on the path, whatever it is, and temporary tables last, which otherwise come
+# before everything: a table may be anywhere on it, but neither somebody's `now()` nor a table of this session stands
+# in for what is there.
 CATALOGUE_FIRST = (
-    "CASE WHEN pg_catalog.current_setting('search_path') IN ('', '\"\"') THEN 'pg_catalog' "
-    "ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END"
+    "pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' "
+    "ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) "
+    "WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp')"
 )
 
 _MEANT: ContextVar[URL] = ContextVar("meant")  # what a shared engine connects to now

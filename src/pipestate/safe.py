@@ -9,7 +9,9 @@ import unicodedata
 
 # Characters that change how others are shown: they are as hostile as control characters.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_HOSTILE = re.compile("[\x7f-\x9f\u2028\u2029" + "".join(sorted(_BIDI)) + "]")
+# What a terminal may obey, as a set in a regular expression of Python's and of PostgreSQL's, which knows no NUL.
+OBEYED = r"\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_HOSTILE = re.compile(rf"(?![\x00-\x1f])[{OBEYED}]")  # a document may have line breaks
 _COMMAND = re.compile(r"(?<!\S)::")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$@])")

@@ -20,7 +20,7 @@ from attacks.screen import on_screen
 from bed import Database, Postgres
 
 MARKUP = "[bold red]loud[/bold red] x[/y] [link=http://evil]z[/link]"
-TERMINAL = "\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b2J\x08\x7f\u202e"
+TERMINAL = "\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b2J\x08\x7f\u202e \u061c\u200e\u200f\u2028\u2029"
 WORKFLOW = "first\n::error file=x,line=1::owned\r\n::stop-commands::me %0A::error::owned too"
 MARKDOWN = "![p](http://evil/p.png) @everyone [a](http://evil) <img src=x> | c | `d` \n\n# head\n- item"
 XML = "]]> <x/> &amp; \x01 \x0b \ufffe"
@@ -33,7 +33,7 @@ HOSTILE = {
     "all": " ".join((MARKUP, TERMINAL, WORKFLOW, MARKDOWN, XML)),
 }
 # What a terminal obeys. A colour on a screen is our own; these are nobody's.
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 FORMATS = ["console", "json", "junit", "github", "markdown", "openmetrics"]
 
 

@@ -47,6 +47,41 @@ def test_checks_that_are_all_skipped_or_warnings_open_nothing(gated: Project, di
     assert state_of(gated.database) == AT_B2
 
 
+BRANCH = '''"""Another branch.
+
+Revision ID: x9
+Revises: a1
+"""
+
+revision = "x9"
+down_revision = "a1"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
+def downgrade() -> None:
+    pass
+'''
+
+
+@pytest.mark.parametrize("directive", ["from: x9", "until: x9"])
+def test_a_check_of_another_branch_is_not_left_out_of_a_script(gated: Project, directive: str) -> None:
+    """The database has that branch, or not; a script cannot know."""
+    approve(gated)
+    gated.write("migrations/versions/x9_branch.py", BRANCH)
+    gated.database.run("INSERT INTO alembic_version VALUES ('x9')")
+    gated.add_check(f"-- {directive}\nSELECT id FROM old_orders", "rows = 0")
+    done = gated.alembic("upgrade", "b2:c3", "--sql")
+    assert done.returncode != 0
+    assert "x9 of another branch" in done.stdout + done.stderr
+    feed(gated.database, done.stdout)
+    assert gated.database.value("SELECT count(*) FROM old_orders") == 3
+
+
 def test_checks_that_are_for_another_engine_open_nothing(gated: Project) -> None:
     gated.edit(
         PAGE,

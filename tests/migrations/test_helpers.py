@@ -1,5 +1,7 @@
 """The helpers in other people's revisions: idempotent, also in scripts, under a plain env.py."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 
 import pytest
@@ -32,7 +34,7 @@ from pipestate.ddl import (
     table_of,
     update_in_batches,
 )
-from pipestate.ddl.mark import set_mark
+from pipestate.ddl.mark import inside, set_mark
 from revisions import revision
 
 
@@ -117,15 +119,37 @@ def test_a_script_makes_the_same_change(shop: Database, pg: Database) -> None:
     assert shape(shop) == by_script, "online there was still something to do"
 
 
+@contextmanager
+def passed_gate(table: str) -> Iterator[None]:
+    """Be where a gate runs its body: behind the lock and the mark."""
+    lock_tables(table)
+    set_mark("app_1")
+    with inside("app_1", [table]):
+        yield
+
+
+def test_what_destroys_something_stands_in_the_body_of_a_gate_that_locked_it(shop: Database) -> None:
+    with revision(shop), pytest.raises(MigrationError, match="no gate was asked for it"):
+        archive_table("orders")
+    with revision(shop):
+        with passed_gate("orders"):
+            pass
+        with pytest.raises(MigrationError, match="no gate was asked for it"):
+            archive_table("orders")
+    with revision(shop), inside("app_1", ["orders"]):
+        set_mark("app_1")
+        with pytest.raises(MigrationError, match="has not locked"):
+            archive_table("orders")
+    assert shop.value("SELECT to_regclass('orders') IS NOT NULL") is True
+
+
 def test_a_table_and_columns_go_and_come_back(shop: Database) -> None:
     rows = shop.rows("SELECT id, amount, customer_id, note FROM orders ORDER BY id")
     with revision(shop):
         archive_columns("orders", ["note"])
-        lock_tables("orders")
-        set_mark("app_1")
-        drop_archived_columns("orders", ["note"])
-    with revision(shop):
-        set_mark("app_1")  # as a gate leaves it
+        with passed_gate("orders"):
+            drop_archived_columns("orders", ["note"])
+    with revision(shop), passed_gate("orders"):
         archive_table("orders")
     assert shop.value("SELECT to_regclass('orders') IS NULL") is True
     with revision(shop):
@@ -144,9 +168,8 @@ def test_writes_while_columns_are_being_archived_are_kept(shop: Database) -> Non
             "UPDATE orders SET note = 'late' WHERE id = 7",
             "INSERT INTO orders (id, note) VALUES (9002, 'new')",
         )
-        lock_tables("orders")
-        set_mark("app_1")
-        drop_archived_columns("orders", ["note"])
+        with passed_gate("orders"):
+            drop_archived_columns("orders", ["note"])
     kept = shop.rows(
         "SELECT id, note FROM pipestate_archive.orders_columns WHERE id IN (7, 8, 9002) ORDER BY id"
     )

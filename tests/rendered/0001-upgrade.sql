@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS pipestate_alembic_version (
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision base, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision base, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -41,7 +41,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -49,7 +49,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -57,7 +57,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('sites') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -65,7 +65,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('sites') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'subdomain') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -76,7 +76,7 @@ BEGIN
   IF to_regclass('sites') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM sites WHERE subdomain IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has rows without a subdomain, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites has rows without a subdomain, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -84,7 +84,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('site_progress')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -92,7 +92,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('site_progress') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain', 'current_stage', 'stage_total', 'stage_completed', 'started_at', 'updated_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain', 'current_stage', 'stage_total', 'stage_completed', 'started_at', 'updated_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['subdomain', 'current_stage', 'stage_total', 'stage_completed', 'started_at', 'updated_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('site_progress') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -100,7 +100,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('site_progress') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('site_progress') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'subdomain') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -111,7 +111,7 @@ BEGIN
   IF to_regclass('site_progress') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM site_progress WHERE subdomain IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress has rows without a subdomain, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress has rows without a subdomain, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -119,7 +119,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('content_items')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_items exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -127,7 +127,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('content_items') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_items') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_items') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_items exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_items') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -135,7 +135,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('content_items') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('content_items') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_items exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -146,7 +146,7 @@ BEGIN
   IF to_regclass('content_items') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM content_items WHERE id IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_items has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_items has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -154,7 +154,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('jobs')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('jobs exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -162,7 +162,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('jobs') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('jobs exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('jobs') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -170,7 +170,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('jobs') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('jobs') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('jobs exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -181,7 +181,7 @@ BEGIN
   IF to_regclass('jobs') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM jobs WHERE id IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('jobs has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -189,7 +189,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('site_progress') IS NULL AND (SELECT count(*) FILTER (WHERE attname IN ('current_stage', 'ocr_total')) = 2 AND count(*) FILTER (WHERE attname IN ('status', 'last_updated')) = 0 FROM pg_attribute WHERE attrelid = to_regclass('sites') AND NOT attisdropped) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this database is already contracted: sites has its counters, and neither the legacy columns nor site_progress are left. Stamp it: alembic stamp 0001, then alembic upgrade head adds what is missing');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this database is already contracted: sites has its counters, and neither the legacy columns nor site_progress are left. Stamp it: alembic stamp 0001, then alembic upgrade head adds what is missing');
 END IF;
 END $pipestate$;
 
@@ -280,7 +280,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.sites') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'sites') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -396,7 +396,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.site_progress') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -502,7 +502,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -603,7 +603,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');

@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0003' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -73,7 +73,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -261,7 +261,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -365,7 +365,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -553,7 +553,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -657,7 +657,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -845,7 +845,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -930,7 +930,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -949,7 +949,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -968,7 +968,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -987,7 +987,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1006,7 +1006,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/5' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1025,7 +1025,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/6' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1044,7 +1044,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/7' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1082,7 +1082,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1135,7 +1135,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1188,7 +1188,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1241,7 +1241,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1294,7 +1294,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1347,7 +1347,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1400,7 +1400,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');

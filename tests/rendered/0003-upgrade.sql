@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0002' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0002, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0002, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -44,7 +44,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold integers: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites has %s, but that must hold integers: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))));
 END IF;
 END $pipestate$;
 
@@ -52,7 +52,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('current_stage', 'last_error_stage', 'last_error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('current_stage', 'last_error_stage', 'last_error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('current_stage', 'last_error_stage', 'last_error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
 END IF;
 END $pipestate$;
 
@@ -60,7 +60,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('coordinator_enqueued') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname = 'bool')) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold booleans: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('coordinator_enqueued') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname = 'bool')));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites has %s, but that must hold booleans: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('coordinator_enqueued') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname = 'bool')));
 END IF;
 END $pipestate$;
 
@@ -68,7 +68,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('started_at', 'updated_at', 'last_error_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('started_at', 'updated_at', 'last_error_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('started_at', 'updated_at', 'last_error_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
 END IF;
 END $pipestate$;
 
@@ -107,7 +107,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -197,7 +197,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -237,7 +237,7 @@ SELECT set_config('pipestate.work', '', false);
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued') AND NOT attnotnull AND NOT attisdropped) THEN
   EXECUTE $ddl$SELECT set_config('pipestate.work', $work$UPDATE sites SET fetch_total = coalesce(fetch_total, 0), fetch_completed = coalesce(fetch_completed, 0), fetch_failed = coalesce(fetch_failed, 0), ocr_total = coalesce(ocr_total, 0), ocr_completed = coalesce(ocr_completed, 0), ocr_failed = coalesce(ocr_failed, 0), compilation_total = coalesce(compilation_total, 0), compilation_completed = coalesce(compilation_completed, 0), compilation_failed = coalesce(compilation_failed, 0), extraction_total = coalesce(extraction_total, 0), extraction_completed = coalesce(extraction_completed, 0), extraction_failed = coalesce(extraction_failed, 0), deploy_total = coalesce(deploy_total, 0), deploy_completed = coalesce(deploy_completed, 0), deploy_failed = coalesce(deploy_failed, 0), coordinator_enqueued = coalesce(coordinator_enqueued, false) WHERE {range} AND (fetch_total IS NULL OR fetch_completed IS NULL OR fetch_failed IS NULL OR ocr_total IS NULL OR ocr_completed IS NULL OR ocr_failed IS NULL OR compilation_total IS NULL OR compilation_completed IS NULL OR compilation_failed IS NULL OR extraction_total IS NULL OR extraction_completed IS NULL OR extraction_failed IS NULL OR deploy_total IS NULL OR deploy_completed IS NULL OR deploy_failed IS NULL OR coordinator_enqueued IS NULL)$work$, false)$ddl$;
@@ -266,7 +266,7 @@ DECLARE
   loud text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
   IF key = '{}' THEN
@@ -337,7 +337,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -375,7 +375,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -400,7 +400,7 @@ COMMIT;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_present') THEN
   EXECUTE $ddl$ALTER TABLE sites VALIDATE CONSTRAINT ck_sites_present$ddl$;
@@ -412,7 +412,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -450,7 +450,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -482,7 +482,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_current_stage')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (current_stage IN ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_current_stage (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed'')). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of sites would break the rule ck_sites_current_stage (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed'')). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (current_stage IN (''fetch'', ''ocr'', ''compilation'', ''extraction'', ''deploy'', ''completed''))', bad);
   END IF;
 END $pipestate$;
 
@@ -493,7 +493,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_fetch_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_fetch_counters (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of sites would break the rule ck_sites_fetch_counters (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (fetch_total >= 0 AND fetch_completed >= 0 AND fetch_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -504,7 +504,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_ocr_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_ocr_counters (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of sites would break the rule ck_sites_ocr_counters (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (ocr_total >= 0 AND ocr_completed >= 0 AND ocr_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -515,7 +515,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_compilation_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_compilation_counters (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of sites would break the rule ck_sites_compilation_counters (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (compilation_total >= 0 AND compilation_completed >= 0 AND compilation_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -526,7 +526,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_extraction_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_extraction_counters (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of sites would break the rule ck_sites_extraction_counters (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (extraction_total >= 0 AND extraction_completed >= 0 AND extraction_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -537,7 +537,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname = 'ck_sites_deploy_counters')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of sites would break the rule ck_sites_deploy_counters (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of sites would break the rule ck_sites_deploy_counters (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0). Fix them, then run the same again; to see them: SELECT * FROM sites t WHERE NOT (deploy_total >= 0 AND deploy_completed >= 0 AND deploy_failed >= 0)', bad);
   END IF;
 END $pipestate$;
 
@@ -574,7 +574,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -642,7 +642,7 @@ DECLARE
   todo text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
   SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
   FROM pg_constraint WHERE conrelid = to_regclass('sites') AND conname IN ('ck_sites_current_stage', 'ck_sites_fetch_counters', 'ck_sites_ocr_counters', 'ck_sites_compilation_counters', 'ck_sites_extraction_counters', 'ck_sites_deploy_counters') AND NOT convalidated;
@@ -656,7 +656,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -665,7 +665,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_current_stage') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND indrelid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_current_stage exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_sites_current_stage exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -673,7 +673,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -681,7 +681,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_current_stage') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(current_stage)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_current_stage')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_sites_current_stage exists with another definition: %s; wanted: CREATE INDEX idx_sites_current_stage ON sites (current_stage). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_current_stage')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -719,7 +719,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -757,7 +757,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -786,7 +786,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND indrelid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_updated_at exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_sites_updated_at exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -794,7 +794,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -802,7 +802,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_updated_at')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_sites_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_sites_updated_at ON sites (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_updated_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -840,7 +840,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/5' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -878,7 +878,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -907,7 +907,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND indrelid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_coordinator_enqueued exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_sites_coordinator_enqueued exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -915,7 +915,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -923,7 +923,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_coordinator_enqueued') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_coordinator_enqueued')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_coordinator_enqueued exists with another definition: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_sites_coordinator_enqueued exists with another definition: %s; wanted: CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued) WHERE (coordinator_enqueued = false). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_coordinator_enqueued')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -961,7 +961,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/6' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -999,7 +999,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1028,7 +1028,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_contradictions') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND indrelid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_contradictions exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_contradictions')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_sites_contradictions exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_contradictions')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1036,7 +1036,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1044,7 +1044,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_contradictions') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHERECASEWHENfetch_completed>fetch_total-fetch_failedORocr_completed>ocr_total-ocr_failedORcompilation_completed>compilation_total-compilation_failedORextraction_completed>extraction_total-extraction_failedORdeploy_completed>deploy_total-deploy_failedORcurrent_stage=''completed''ANDcoordinator_enqueuedORcurrent_stageISNULLANDocr_total>0THEN1ELSE0END=1')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_contradictions')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_contradictions exists with another definition: %s; wanted: CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_contradictions')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_sites_contradictions exists with another definition: %s; wanted: CREATE INDEX idx_sites_contradictions ON sites (subdomain) WHERE (CASE WHEN fetch_completed > (fetch_total - fetch_failed) OR ocr_completed > (ocr_total - ocr_failed) OR compilation_completed > (compilation_total - compilation_failed) OR extraction_completed > (extraction_total - extraction_failed) OR deploy_completed > (deploy_total - deploy_failed) OR (current_stage = ''completed'' AND coordinator_enqueued) OR (current_stage IS NULL AND ocr_total > 0) THEN 1 ELSE 0 END = 1). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_contradictions')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1082,7 +1082,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/7' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1120,7 +1120,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1149,7 +1149,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_sites_legacy_times') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND indrelid = to_regclass('sites')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_sites_legacy_times exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_sites_legacy_times exists, but is no index of sites: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
   replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40)). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
 END IF;
 END $pipestate$;
@@ -1158,7 +1158,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('sites') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('sites is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1166,7 +1166,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_sites_legacy_times') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'substrGREATESTreplacelast_updatedCOLLATE"C",'''',''T'',replacelast_deployedCOLLATE"C",'''',''T'',replacelast_extractedCOLLATE"C",'''',''T'',1,40')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_sites_legacy_times')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_sites_legacy_times exists with another definition: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_sites_legacy_times exists with another definition: %s; wanted: CREATE INDEX idx_sites_legacy_times ON sites (substr(GREATEST(replace(last_updated::text COLLATE "C", '' '', ''T''),
   replace(last_deployed::text COLLATE "C", '' '', ''T''), replace(last_extracted::text COLLATE "C", '' '', ''T'')), 1, 40)). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_sites_legacy_times')), 'no index'));
 END IF;
 END $pipestate$;
@@ -1207,7 +1207,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/8' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1245,7 +1245,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1275,7 +1275,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_site_progress_ocr') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND indrelid = to_regclass('site_progress')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_site_progress_ocr exists, but is no index of site_progress: %s; wanted: CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr''). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_ocr')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_site_progress_ocr exists, but is no index of site_progress: %s; wanted: CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr''). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_ocr')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1283,7 +1283,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('site_progress') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1291,7 +1291,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_ocr') AND (indisunique <> false OR regexp_replace(split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2), '::(character varying|[\w.]+)|[()\s]', '', 'g') <> 'subdomainWHEREcurrent_stage=''ocr''')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_site_progress_ocr')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_site_progress_ocr exists with another definition: %s; wanted: CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr''). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_ocr')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_site_progress_ocr exists with another definition: %s; wanted: CREATE INDEX idx_site_progress_ocr ON site_progress (subdomain) WHERE (current_stage = ''ocr''). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_ocr')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1329,7 +1329,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/9' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1367,7 +1367,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1396,7 +1396,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_site_progress_touched') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND indrelid = to_regclass('site_progress')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_site_progress_touched exists, but is no index of site_progress: %s; wanted: CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at)). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_touched')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_site_progress_touched exists, but is no index of site_progress: %s; wanted: CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at)). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_touched')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1404,7 +1404,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('site_progress') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('site_progress is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1412,7 +1412,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_site_progress_touched') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(GREATEST(updated_at, started_at))')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_site_progress_touched')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_site_progress_touched exists with another definition: %s; wanted: CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at)). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_touched')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_site_progress_touched exists with another definition: %s; wanted: CREATE INDEX idx_site_progress_touched ON site_progress (GREATEST(updated_at, started_at)). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_site_progress_touched')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1450,7 +1450,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/10' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1488,7 +1488,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1525,7 +1525,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/11' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1542,7 +1542,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/12' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1580,7 +1580,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1624,7 +1624,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipeline_job') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_job') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1729,7 +1729,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipeline_claim') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_claim') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1834,7 +1834,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.pipeline_reconciliation') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'pipeline_reconciliation') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');

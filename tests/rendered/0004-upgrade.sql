@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0003' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -44,7 +44,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r', 'p') FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but is no table (a view): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state exists, but is no table (a view): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -52,7 +52,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('content_item_pipeline_state') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'content_item_id', 'pipeline', 'status']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'content_item_id', 'pipeline', 'status']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'content_item_id', 'pipeline', 'status']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -60,7 +60,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('content_item_pipeline_state') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('content_item_pipeline_state') AND indisunique AND indisvalid AND indpred IS NULL AND (indnkeyatts = 1 OR EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p')) AND attname = 'id') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -71,7 +71,7 @@ BEGIN
   IF to_regclass('content_item_pipeline_state') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM content_item_pipeline_state WHERE id IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -108,7 +108,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.content_items') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_items') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -209,7 +209,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_items')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -253,7 +253,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.content_item_pipeline_state') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'content_item_pipeline_state') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -350,7 +350,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('attempt_count') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has %s, but that must hold integers: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('attempt_count') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state has %s, but that must hold integers: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('attempt_count') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('int2', 'int4', 'int8'))));
 END IF;
 END $pipestate$;
 
@@ -358,7 +358,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('error_code', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('error_code', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('error_code', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
 END IF;
 END $pipestate$;
 
@@ -366,7 +366,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('last_attempt_at', 'processed_at', 'created_at', 'updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
 END IF;
 END $pipestate$;
 
@@ -405,7 +405,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -467,7 +467,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -507,7 +507,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state point at no row of content_items (content_item_id). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of content_item_pipeline_state point at no row of content_items (content_item_id). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NOT NULL AND NOT EXISTS (SELECT FROM content_items p WHERE p.id = t.content_item_id)', bad);
   END IF;
 END $pipestate$;
 
@@ -515,7 +515,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND conname = 'fk_cips_content_item' AND (confrelid <> to_regclass('content_items') OR confdeltype <> 'c')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('foreign key fk_cips_content_item on content_item_pipeline_state exists with another definition: %s; wanted: (content_item_id) to content_items(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'fk_cips_content_item'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('foreign key fk_cips_content_item on content_item_pipeline_state exists with another definition: %s; wanted: (content_item_id) to content_items(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'fk_cips_content_item'));
 END IF;
 END $pipestate$;
 
@@ -523,7 +523,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f' AND attname = 'content_item_id' AND confrelid = to_regclass('content_items') AND confdeltype = 'c') AND EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -560,7 +560,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state'), ('content_items')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -588,7 +588,7 @@ DECLARE
   todo text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
   SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
   FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname IN ('fk_cips_content_item') AND NOT convalidated;
@@ -602,7 +602,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -614,7 +614,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_status')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE NOT (status IN ('pending', 'in_progress', 'processed', 'failed_retryable', 'failed_terminal')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_status (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal'')). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of content_item_pipeline_state would break the rule ck_cips_status (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal'')). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (status IN (''pending'', ''in_progress'', ''processed'', ''failed_retryable'', ''failed_terminal''))', bad);
   END IF;
 END $pipestate$;
 
@@ -625,7 +625,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_cips_pipeline')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE NOT (pipeline IN ('technical', 'fundamental')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state would break the rule ck_cips_pipeline (pipeline IN (''technical'', ''fundamental'')). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (pipeline IN (''technical'', ''fundamental''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of content_item_pipeline_state would break the rule ck_cips_pipeline (pipeline IN (''technical'', ''fundamental'')). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE NOT (pipeline IN (''technical'', ''fundamental''))', bad);
   END IF;
 END $pipestate$;
 
@@ -662,7 +662,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -698,7 +698,7 @@ DECLARE
   todo text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
   SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
   FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname IN ('ck_cips_status', 'ck_cips_pipeline') AND NOT convalidated;
@@ -712,7 +712,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -724,7 +724,7 @@ BEGIN
   IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped)) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL);
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of content_item_pipeline_state have no value (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of content_item_pipeline_state have no value (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL). Fix them, then run the same again; to see them: SELECT * FROM content_item_pipeline_state t WHERE content_item_id IS NULL OR pipeline IS NULL OR status IS NULL', bad);
   END IF;
 END $pipestate$;
 
@@ -737,7 +737,7 @@ SELECT set_config('pipestate.work', '', false);
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('content_item_pipeline_state') AND attname IN ('content_item_id', 'pipeline', 'status', 'attempt_count', 'created_at', 'updated_at') AND NOT attnotnull AND NOT attisdropped) THEN
   EXECUTE $ddl$SELECT set_config('pipestate.work', $work$UPDATE content_item_pipeline_state SET attempt_count = coalesce(attempt_count, 0), created_at = coalesce(created_at, coalesce(updated_at, last_attempt_at, CURRENT_TIMESTAMP)), updated_at = coalesce(updated_at, coalesce(last_attempt_at, created_at, CURRENT_TIMESTAMP)) WHERE {range} AND (content_item_id IS NULL OR pipeline IS NULL OR status IS NULL OR attempt_count IS NULL OR created_at IS NULL OR updated_at IS NULL)$work$, false)$ddl$;
@@ -766,7 +766,7 @@ DECLARE
   loud text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
   IF key = '{}' THEN
@@ -837,7 +837,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -875,7 +875,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -900,7 +900,7 @@ COMMIT;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND conname = 'ck_content_item_pipeline_state_present') THEN
   EXECUTE $ddl$ALTER TABLE content_item_pipeline_state VALIDATE CONSTRAINT ck_content_item_pipeline_state_present$ddl$;
@@ -912,7 +912,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -950,7 +950,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -979,7 +979,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('uix_cips_content_item_pipeline exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('uix_cips_content_item_pipeline exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -987,7 +987,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -995,7 +995,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_cips_content_item_pipeline') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('uix_cips_content_item_pipeline')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_cips_content_item_pipeline exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index uix_cips_content_item_pipeline exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_cips_content_item_pipeline ON content_item_pipeline_state (content_item_id, pipeline). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_cips_content_item_pipeline')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1033,7 +1033,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/5' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1071,7 +1071,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1100,7 +1100,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_pipeline_status_last_attempt exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_cips_pipeline_status_last_attempt exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1108,7 +1108,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1116,7 +1116,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_last_attempt') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, last_attempt_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_pipeline_status_last_attempt')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_last_attempt exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_cips_pipeline_status_last_attempt exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_last_attempt ON content_item_pipeline_state (pipeline, status, last_attempt_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_last_attempt')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1154,7 +1154,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/6' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1192,7 +1192,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1221,7 +1221,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_pipeline_status_created exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_cips_pipeline_status_created exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1229,7 +1229,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1237,7 +1237,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_pipeline_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(pipeline, status, created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_pipeline_status_created')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_pipeline_status_created exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_cips_pipeline_status_created exists with another definition: %s; wanted: CREATE INDEX idx_cips_pipeline_status_created ON content_item_pipeline_state (pipeline, status, created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_pipeline_status_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1275,7 +1275,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/7' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1313,7 +1313,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1342,7 +1342,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_content_item_pipeline_status exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_cips_content_item_pipeline_status exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1350,7 +1350,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1358,7 +1358,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_content_item_pipeline_status') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(content_item_id, pipeline, status)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_content_item_pipeline_status')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_content_item_pipeline_status exists with another definition: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_cips_content_item_pipeline_status exists with another definition: %s; wanted: CREATE INDEX idx_cips_content_item_pipeline_status ON content_item_pipeline_state (content_item_id, pipeline, status). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_content_item_pipeline_status')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1396,7 +1396,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/8' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1434,7 +1434,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1463,7 +1463,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_error_code') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_error_code exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_cips_error_code exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1471,7 +1471,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1479,7 +1479,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_error_code') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(error_code)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_error_code')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_error_code exists with another definition: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_cips_error_code exists with another definition: %s; wanted: CREATE INDEX idx_cips_error_code ON content_item_pipeline_state (error_code). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_error_code')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1517,7 +1517,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/9' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1555,7 +1555,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1584,7 +1584,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_cips_updated_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND indrelid = to_regclass('content_item_pipeline_state')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_cips_updated_at exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_cips_updated_at exists, but is no index of content_item_pipeline_state: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1592,7 +1592,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1600,7 +1600,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_cips_updated_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(updated_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_cips_updated_at')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_cips_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_cips_updated_at exists with another definition: %s; wanted: CREATE INDEX idx_cips_updated_at ON content_item_pipeline_state (updated_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_cips_updated_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1638,7 +1638,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/10' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1676,7 +1676,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');

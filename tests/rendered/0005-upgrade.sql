@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0004' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0004, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0004, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -44,7 +44,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('job_results')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -52,7 +52,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('job_results') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'directory_name', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'directory_name', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'directory_name', 'status', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -60,7 +60,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('job_results') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('job_results') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -71,7 +71,7 @@ BEGIN
   IF to_regclass('job_results') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM job_results WHERE id IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -79,7 +79,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('worker_heartbeats')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('worker_heartbeats exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -87,7 +87,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('worker_heartbeats') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['worker_id', 'queue_name', 'status', 'current_job_id', 'last_heartbeat']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('worker_heartbeats') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['worker_id', 'queue_name', 'status', 'current_job_id', 'last_heartbeat']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('worker_heartbeats') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('worker_heartbeats exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['worker_id', 'queue_name', 'status', 'current_job_id', 'last_heartbeat']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('worker_heartbeats') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -95,7 +95,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('worker_heartbeats') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('worker_heartbeats') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'worker_id') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats exists, but its worker_id is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('worker_heartbeats exists, but its worker_id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -106,7 +106,7 @@ BEGIN
   IF to_regclass('worker_heartbeats') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM worker_heartbeats WHERE worker_id IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('worker_heartbeats has rows without a worker_id, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('worker_heartbeats has rows without a worker_id, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -114,7 +114,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT relkind NOT IN ('r') FROM pg_class WHERE oid = to_regclass('queue_history')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history exists, but is not a plain table (a view, or partitioned): rename it, or point the chain at another database or search_path');
 END IF;
 END $pipestate$;
 
@@ -122,7 +122,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('queue_history') IS NOT NULL AND (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'event', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('queue_history') AND attname = wanted.name AND NOT attisdropped)) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'event', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('queue_history') AND attname = wanted.name AND NOT attisdropped)));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history exists, but without %s: it is another table of that name. Rename it, or point the chain at another database or search_path', (SELECT string_agg(name, ', ') FROM unnest(ARRAY['id', 'job_id', 'event', 'created_at']) AS wanted (name) WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('queue_history') AND attname = wanted.name AND NOT attisdropped)));
 END IF;
 END $pipestate$;
 
@@ -130,7 +130,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('queue_history') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('queue_history') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'id') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history exists, but its id is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;
 END $pipestate$;
 
@@ -141,7 +141,7 @@ BEGIN
   IF to_regclass('queue_history') IS NULL THEN RETURN; END IF;
   EXECUTE 'SELECT EXISTS (SELECT FROM queue_history WHERE id IS NULL)' INTO nameless;
   IF nameless THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history has rows without a id, by which the chain finds rows: give them one or delete them, then run the same again');
   END IF;
 END $pipestate$;
 
@@ -178,7 +178,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -283,7 +283,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -327,7 +327,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.job_results') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -446,7 +446,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.worker_heartbeats') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -556,7 +556,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.queue_history') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -658,7 +658,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key', 'listing_url', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key', 'listing_url', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results has %s, but that must hold text: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key', 'listing_url', 'error_message') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typcategory IN ('S', 'E'))));
 END IF;
 END $pipestate$;
 
@@ -666,7 +666,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))) IS NOT NULL THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results has %s, but that must hold times: rename it or change its type, then run the same again', (SELECT string_agg(attname || ' as ' || format_type(atttypid, atttypmod), ', ') FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('updated_at') AND NOT attisdropped AND atttypid NOT IN (SELECT oid FROM pg_type WHERE typname IN ('timestamp', 'timestamptz'))));
 END IF;
 END $pipestate$;
 
@@ -705,7 +705,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -764,7 +764,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -791,7 +791,7 @@ SELECT set_config('pipestate.work', '', false);
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('job_results') AND attname IN ('idempotency_key') AND NOT attnotnull AND NOT attisdropped) THEN
   EXECUTE $ddl$SELECT set_config('pipestate.work', $work$UPDATE job_results SET idempotency_key = coalesce(idempotency_key, 'adopted:' || id) WHERE {range} AND (idempotency_key IS NULL)$work$, false)$ddl$;
@@ -820,7 +820,7 @@ DECLARE
   loud text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
   IF key = '{}' THEN
@@ -891,7 +891,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -929,7 +929,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -954,7 +954,7 @@ COMMIT;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_present') THEN
   EXECUTE $ddl$ALTER TABLE job_results VALIDATE CONSTRAINT ck_job_results_present$ddl$;
@@ -966,7 +966,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1004,7 +1004,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1036,7 +1036,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results point at no row of jobs (job_id). Fix them, then run the same again; to see them: SELECT * FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id)', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of job_results point at no row of jobs (job_id). Fix them, then run the same again; to see them: SELECT * FROM job_results t WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id)', bad);
   END IF;
 END $pipestate$;
 
@@ -1044,7 +1044,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND conname = 'fk_job_results_job' AND (confrelid <> to_regclass('jobs') OR confdeltype <> 'c')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('foreign key fk_job_results_job on job_results exists with another definition: %s; wanted: (job_id) to jobs(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'fk_job_results_job'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('foreign key fk_job_results_job on job_results exists with another definition: %s; wanted: (job_id) to jobs(id) on delete cascade. Drop it, then run the same again', (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'fk_job_results_job'));
 END IF;
 END $pipestate$;
 
@@ -1052,7 +1052,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT EXISTS (SELECT FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND conkey = ARRAY[attnum] WHERE conrelid = to_regclass('job_results') AND contype = 'f' AND attname = 'job_id' AND confrelid = to_regclass('jobs') AND confdeltype = 'c') AND EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1089,7 +1089,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results'), ('jobs')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1117,7 +1117,7 @@ DECLARE
   todo text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
   SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
   FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname IN ('fk_job_results_job') AND NOT convalidated;
@@ -1131,7 +1131,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1143,7 +1143,7 @@ BEGIN
   IF NOT (NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname = 'ck_job_results_status')) THEN RETURN; END IF;
   bad := (SELECT count(*) FROM job_results t WHERE NOT (status IN ('submitting', 'submitted', 'failed', 'skipped')));
   IF bad > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s rows of job_results would break the rule ck_job_results_status (status IN (''submitting'', ''submitted'', ''failed'', ''skipped'')). Fix them, then run the same again; to see them: SELECT * FROM job_results t WHERE NOT (status IN (''submitting'', ''submitted'', ''failed'', ''skipped''))', bad);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s rows of job_results would break the rule ck_job_results_status (status IN (''submitting'', ''submitted'', ''failed'', ''skipped'')). Fix them, then run the same again; to see them: SELECT * FROM job_results t WHERE NOT (status IN (''submitting'', ''submitted'', ''failed'', ''skipped''))', bad);
   END IF;
 END $pipestate$;
 
@@ -1180,7 +1180,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1208,7 +1208,7 @@ DECLARE
   todo text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
   SELECT string_agg(format('VALIDATE CONSTRAINT %I', conname), ', ') INTO todo
   FROM pg_constraint WHERE conrelid = to_regclass('job_results') AND conname IN ('ck_job_results_status') AND NOT convalidated;
@@ -1222,7 +1222,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1231,7 +1231,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('uix_job_results_idempotency_key') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND indrelid = to_regclass('job_results')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('uix_job_results_idempotency_key exists, but is no index of job_results: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('uix_job_results_idempotency_key exists, but is no index of job_results: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1239,7 +1239,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1247,7 +1247,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('uix_job_results_idempotency_key') AND (indisunique <> true OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(idempotency_key)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('uix_job_results_idempotency_key')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index uix_job_results_idempotency_key exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index uix_job_results_idempotency_key exists with another definition: %s; wanted: CREATE UNIQUE INDEX uix_job_results_idempotency_key ON job_results (idempotency_key). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('uix_job_results_idempotency_key')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1285,7 +1285,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/5' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1323,7 +1323,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1352,7 +1352,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_job_results_job_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND indrelid = to_regclass('job_results')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_job_results_job_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_job_results_job_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1360,7 +1360,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1368,7 +1368,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_job_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id, created_at DESC)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_job_results_job_created')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_job_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_job_results_job_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_job_created ON job_results (job_id, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_job_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1406,7 +1406,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/6' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1444,7 +1444,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1473,7 +1473,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_job_results_status_created') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND indrelid = to_regclass('job_results')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_job_results_status_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_job_results_status_created exists, but is no index of job_results: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1481,7 +1481,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1489,7 +1489,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_job_results_status_created') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(status, created_at DESC)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_job_results_status_created')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_job_results_status_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_job_results_status_created exists with another definition: %s; wanted: CREATE INDEX idx_job_results_status_created ON job_results (status, created_at DESC). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_job_results_status_created')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1527,7 +1527,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/7' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1565,7 +1565,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1594,7 +1594,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_queue_history_job_id') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND indrelid = to_regclass('queue_history')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_job_id exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_queue_history_job_id exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1602,7 +1602,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('queue_history') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1610,7 +1610,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_job_id') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(job_id)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_job_id')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_job_id exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_queue_history_job_id exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_job_id ON queue_history (job_id). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_job_id')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1648,7 +1648,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/8' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1686,7 +1686,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1715,7 +1715,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_queue_history_event') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND indrelid = to_regclass('queue_history')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_event exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_queue_history_event exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1723,7 +1723,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('queue_history') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1731,7 +1731,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_event') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(event)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_event')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_event exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_queue_history_event exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_event ON queue_history (event). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_event')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1769,7 +1769,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/9' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1807,7 +1807,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1836,7 +1836,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_queue_history_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND indrelid = to_regclass('queue_history')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_queue_history_created_at exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_queue_history_created_at exists, but is no index of queue_history: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1844,7 +1844,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('queue_history') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('queue_history is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1852,7 +1852,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_queue_history_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_queue_history_created_at')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_queue_history_created_at exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_queue_history_created_at exists with another definition: %s; wanted: CREATE INDEX idx_queue_history_created_at ON queue_history (created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_queue_history_created_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1890,7 +1890,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/10' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1928,7 +1928,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1957,7 +1957,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF to_regclass('idx_jobs_created_at') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND indrelid = to_regclass('jobs')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('idx_jobs_created_at exists, but is no index of jobs: %s; wanted: CREATE INDEX idx_jobs_created_at ON jobs (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_jobs_created_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('idx_jobs_created_at exists, but is no index of jobs: %s; wanted: CREATE INDEX idx_jobs_created_at ON jobs (created_at). Drop or rename it, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_jobs_created_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -1965,7 +1965,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('jobs') AND relkind = 'p') THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('jobs is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('jobs is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 END IF;
 END $pipestate$;
 
@@ -1973,7 +1973,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('idx_jobs_created_at') AND (indisunique <> false OR split_part(pg_get_indexdef(indexrelid), ' USING btree ', 2) <> '(created_at)')) AND EXISTS (SELECT FROM pg_constraint WHERE conindid = to_regclass('idx_jobs_created_at')) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('index idx_jobs_created_at exists with another definition: %s; wanted: CREATE INDEX idx_jobs_created_at ON jobs (created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_jobs_created_at')), 'no index'));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('index idx_jobs_created_at exists with another definition: %s; wanted: CREATE INDEX idx_jobs_created_at ON jobs (created_at). It belongs to a constraint, so it is not replaced: drop or rename the constraint, then run the same again', coalesce(pg_get_indexdef(to_regclass('idx_jobs_created_at')), 'no index'));
 END IF;
 END $pipestate$;
 
@@ -2011,7 +2011,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0005/11' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -2049,7 +2049,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');

@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0006' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0006, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0006, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -73,7 +73,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -230,7 +230,7 @@ DECLARE
   loud text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
   IF key = '{}' THEN
@@ -301,7 +301,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -406,7 +406,7 @@ DECLARE
   loud text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
   IF key = '{}' THEN
@@ -477,7 +477,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -515,7 +515,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.site_progress') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -585,7 +585,7 @@ DECLARE
   said text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
   SELECT origin, definition INTO entry FROM pipestate_archive.manifest
@@ -614,7 +614,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0006/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;

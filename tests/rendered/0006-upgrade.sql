@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0005' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0005, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0005, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -46,19 +46,67 @@ END $pipestate$;
 
 SET LOCAL standard_conforming_strings = on;
 
+SET LOCAL client_encoding = 'UTF8';
+
 -- where the database stands, and whether there is anything to lose
 DO $pipestate$
 DECLARE
+  planted text;
   filled boolean := false;
   before boolean;
   t text;
 BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
+    PERFORM pg_catalog.set_config('jit', 'off', true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
+), found AS MATERIALIZED (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
+  UNION ALL
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
+), planted AS (
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+)
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('somebody else has put names of the server''s, or a schema of this role''s name, on the search path: %s. A check may read them instead of what was meant, so the gate of revision 0006 cannot be asked: drop them, or take them off the path', planted);
+  END IF;
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this script is written in UTF-8, and the session reads %s: run all of it, or \encoding UTF8 first', current_setting('client_encoding'));
+  END IF;
   IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0005']::text[])
       OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
     PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -74,7 +122,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -101,7 +149,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -118,7 +166,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -150,7 +198,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -167,7 +215,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
@@ -204,7 +252,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -221,7 +269,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
@@ -265,7 +313,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -282,7 +330,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
@@ -318,7 +366,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -335,7 +383,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -370,7 +418,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -387,7 +435,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
@@ -424,7 +472,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -441,7 +489,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
@@ -492,7 +540,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -509,7 +557,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -582,7 +630,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -599,7 +647,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -632,7 +680,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -649,7 +697,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
@@ -681,17 +729,17 @@ DECLARE
   found text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR true THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -894,19 +942,67 @@ END $pipestate$;
 
 SET LOCAL standard_conforming_strings = on;
 
+SET LOCAL client_encoding = 'UTF8';
+
 -- where the database stands, and whether there is anything to lose
 DO $pipestate$
 DECLARE
+  planted text;
   filled boolean := false;
   before boolean;
   t text;
 BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
+    PERFORM pg_catalog.set_config('jit', 'off', true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
+), found AS MATERIALIZED (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
+  UNION ALL
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
+), planted AS (
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+)
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('somebody else has put names of the server''s, or a schema of this role''s name, on the search path: %s. A check may read them instead of what was meant, so the gate of revision 0006 cannot be asked: drop them, or take them off the path', planted);
+  END IF;
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this script is written in UTF-8, and the session reads %s: run all of it, or \encoding UTF8 first', current_setting('client_encoding'));
+  END IF;
   IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0005']::text[])
       OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
     PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -922,7 +1018,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -949,7 +1045,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -966,7 +1062,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -998,7 +1094,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1015,7 +1111,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
@@ -1052,7 +1148,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1069,7 +1165,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
@@ -1113,7 +1209,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1130,7 +1226,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
@@ -1166,7 +1262,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1183,7 +1279,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -1218,7 +1314,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1235,7 +1331,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
@@ -1272,7 +1368,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1289,7 +1385,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
@@ -1340,7 +1436,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1357,7 +1453,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -1430,7 +1526,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1447,7 +1543,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -1480,7 +1576,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1497,7 +1593,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
@@ -1529,17 +1625,17 @@ DECLARE
   found text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR true THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -1611,7 +1707,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1628,26 +1724,74 @@ END $pipestate$;
 
 SET LOCAL standard_conforming_strings = on;
 
+SET LOCAL client_encoding = 'UTF8';
+
 -- where the database stands, and whether there is anything to lose
 DO $pipestate$
 DECLARE
+  planted text;
   filled boolean := false;
   before boolean;
   t text;
 BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
+    PERFORM pg_catalog.set_config('jit', 'off', true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
+), found AS MATERIALIZED (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
+  UNION ALL
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
+), planted AS (
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+)
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('somebody else has put names of the server''s, or a schema of this role''s name, on the search path: %s. A check may read them instead of what was meant, so the gate of revision 0006 cannot be asked: drop them, or take them off the path', planted);
+  END IF;
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this script is written in UTF-8, and the session reads %s: run all of it, or \encoding UTF8 first', current_setting('client_encoding'));
+  END IF;
   IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0005']::text[])
       OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('revision 0006 starts at 0005, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
   END IF;
   IF nullif(current_setting('pipestate.look', true), '')::jsonb ->> 'of'
       IS DISTINCT FROM '0006/1 passed'
       OR EXISTS (SELECT FROM unnest(ARRAY['site_progress']) AS wanted
                  WHERE to_regclass(wanted) IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass(wanted))) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   before := (current_setting('pipestate.look')::jsonb ->> 'filled')::boolean;
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate of revision 0006 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
     PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -1663,7 +1807,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     FOREACH t IN ARRAY ARRAY['site_progress'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -1690,7 +1834,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1707,7 +1851,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1739,7 +1883,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1756,7 +1900,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
@@ -1793,7 +1937,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1810,7 +1954,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
@@ -1854,7 +1998,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1871,7 +2015,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
@@ -1907,7 +2051,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1924,7 +2068,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -1959,7 +2103,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1976,7 +2120,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
@@ -2013,7 +2157,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2030,7 +2174,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
@@ -2081,7 +2225,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2098,7 +2242,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -2171,7 +2315,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2188,7 +2332,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -2221,7 +2365,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2238,7 +2382,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
@@ -2270,17 +2414,17 @@ DECLARE
   found text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY['recent-site-progress-writes']::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-site-progress-writes', 'recent-legacy-column-writes', 'no-dependents', 'soak', 'backfill-complete']::text[] END) THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR NOT (look ->> 'before')::boolean THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -2323,12 +2467,26 @@ END $pipestate$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
 IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
+END IF;
+END $pipestate$$stmt$;
+END $pipestate_$;
+
+-- a condition that must not hold
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+BEGIN
+IF to_regclass('site_progress') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass('site_progress')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of site_progress, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
@@ -2337,7 +2495,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2452,7 +2610,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2465,7 +2623,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2488,7 +2646,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2522,7 +2680,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -2538,7 +2696,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2594,7 +2752,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2607,7 +2765,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2629,7 +2787,7 @@ END $pipestate_$;
 DO $pipestate$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('table', 'site_progress', '', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
 END $pipestate$;
@@ -2637,7 +2795,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$UPDATE pipestate_alembic_version SET version_num='0006' WHERE pipestate_alembic_version.version_num = '0005'$stmt$;
 END $pipestate$;

@@ -17,7 +17,7 @@ BEGIN
     COMMIT;
     PERFORM pg_sleep(1);
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is still running on this database: run this script again later');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is still running on this database: run this script again later');
 END $pipestate$;
 
 BEGIN;
@@ -28,7 +28,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0006' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision 0006, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0006, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
 END $pipestate$;
 
@@ -36,7 +36,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('another migration is running on this database: wait for it to end, then run this script again');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
@@ -46,19 +46,67 @@ END $pipestate$;
 
 SET LOCAL standard_conforming_strings = on;
 
+SET LOCAL client_encoding = 'UTF8';
+
 -- where the database stands, and whether there is anything to lose
 DO $pipestate$
 DECLARE
+  planted text;
   filled boolean := false;
   before boolean;
   t text;
 BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
+    PERFORM pg_catalog.set_config('jit', 'off', true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
+), found AS MATERIALIZED (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
+  UNION ALL
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
+), planted AS (
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+)
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('somebody else has put names of the server''s, or a schema of this role''s name, on the search path: %s. A check may read them instead of what was meant, so the gate of revision 0007 cannot be asked: drop them, or take them off the path', planted);
+  END IF;
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this script is written in UTF-8, and the session reads %s: run all of it, or \encoding UTF8 first', current_setting('client_encoding'));
+  END IF;
   IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[])
       OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0007']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
     PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -74,7 +122,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -101,7 +149,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -118,7 +166,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -150,7 +198,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -167,7 +215,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
@@ -204,7 +252,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -221,7 +269,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
@@ -265,7 +313,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -282,7 +330,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
@@ -318,7 +366,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -335,7 +383,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -370,7 +418,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -387,7 +435,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
@@ -438,7 +486,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -455,7 +503,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -528,7 +576,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -545,7 +593,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -573,17 +621,17 @@ DECLARE
   found text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR true THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -898,7 +946,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1066,7 +1114,7 @@ DECLARE
   loud text;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
   IF key = '{}' THEN
@@ -1137,7 +1185,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1149,7 +1197,7 @@ COMMIT;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) THEN
   EXECUTE $ddl$ANALYZE pipestate_archive.sites_columns_0007$ddl$;
@@ -1169,7 +1217,7 @@ DECLARE
   missing bigint;
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 columns := ARRAY(SELECT attname FROM pg_attribute
                    WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
@@ -1201,7 +1249,7 @@ BEGIN;
 DO $pipestate$
 BEGIN
 IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier step of this revision failed, so this one does nothing: see above');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
 END $pipestate$;
@@ -1212,19 +1260,67 @@ END $pipestate$;
 
 SET LOCAL standard_conforming_strings = on;
 
+SET LOCAL client_encoding = 'UTF8';
+
 -- where the database stands, and whether there is anything to lose
 DO $pipestate$
 DECLARE
+  planted text;
   filled boolean := false;
   before boolean;
   t text;
 BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
+    PERFORM pg_catalog.set_config('jit', 'off', true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
+), found AS MATERIALIZED (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
+  UNION ALL
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
+), planted AS (
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+)
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('somebody else has put names of the server''s, or a schema of this role''s name, on the search path: %s. A check may read them instead of what was meant, so the gate of revision 0007 cannot be asked: drop them, or take them off the path', planted);
+  END IF;
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this script is written in UTF-8, and the session reads %s: run all of it, or \encoding UTF8 first', current_setting('client_encoding'));
+  END IF;
   IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[])
       OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0007']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
     PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -1240,7 +1336,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -1267,7 +1363,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1284,7 +1380,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1316,7 +1412,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1333,7 +1429,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
@@ -1370,7 +1466,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1387,7 +1483,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
@@ -1431,7 +1527,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1448,7 +1544,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
@@ -1484,7 +1580,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1501,7 +1597,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -1536,7 +1632,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1553,7 +1649,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
@@ -1604,7 +1700,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1621,7 +1717,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -1694,7 +1790,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1711,7 +1807,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -1739,17 +1835,17 @@ DECLARE
   found text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR true THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -1821,7 +1917,7 @@ BEGIN
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
     IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
       RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
@@ -1838,26 +1934,74 @@ END $pipestate$;
 
 SET LOCAL standard_conforming_strings = on;
 
+SET LOCAL client_encoding = 'UTF8';
+
 -- where the database stands, and whether there is anything to lose
 DO $pipestate$
 DECLARE
+  planted text;
   filled boolean := false;
   before boolean;
   t text;
 BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+    PERFORM pg_catalog.set_config('row_security', 'off', true);
+    PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+    PERFORM pg_catalog.set_config('DateStyle', 'ISO, MDY', true);
+    PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
+    PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
+    PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
+    PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
+    PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
+    PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
+    PERFORM pg_catalog.set_config('jit', 'off', true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
+), found AS MATERIALIZED (
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
+  UNION ALL
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
+), planted AS (
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
+)
+SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = 'PSTRO';
+  EXCEPTION WHEN SQLSTATE 'PSTRO' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('somebody else has put names of the server''s, or a schema of this role''s name, on the search path: %s. A check may read them instead of what was meant, so the gate of revision 0007 cannot be asked: drop them, or take them off the path', planted);
+  END IF;
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this script is written in UTF-8, and the session reads %s: run all of it, or \encoding UTF8 first', current_setting('client_encoding'));
+  END IF;
   IF NOT (ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0006']::text[])
       OR ARRAY(SELECT version_num::text FROM pipestate_alembic_version) @> ARRAY['0007']::text[] THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('revision 0007 starts at 0006, but the database is at %s: nothing of it was done', coalesce(nullif(array_to_string(ARRAY(SELECT version_num::text FROM pipestate_alembic_version), ' '), ''), 'base'));
   END IF;
   IF nullif(current_setting('pipestate.look', true), '')::jsonb ->> 'of'
       IS DISTINCT FROM '0007/1 passed'
       OR EXISTS (SELECT FROM unnest(ARRAY['sites']) AS wanted
                  WHERE to_regclass(wanted) IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass(wanted))) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   before := (current_setting('pipestate.look')::jsonb ->> 'filled')::boolean;
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate of revision 0007 needs READ COMMITTED, and this transaction is %s: its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change default_transaction_isolation of the role or the database', upper(current_setting('transaction_isolation')));
   END IF;
   BEGIN
     PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -1873,7 +2017,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     FOREACH t IN ARRAY ARRAY['sites'] LOOP
       IF to_regclass(t) IS NOT NULL AND NOT filled THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
@@ -1900,7 +2044,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1917,7 +2061,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1949,7 +2093,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -1966,7 +2110,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
@@ -2003,7 +2147,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2020,7 +2164,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
@@ -2064,7 +2208,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2081,7 +2225,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
@@ -2117,7 +2261,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2134,7 +2278,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -2169,7 +2313,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2186,7 +2330,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
@@ -2237,7 +2381,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2254,7 +2398,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -2327,7 +2471,7 @@ DECLARE
   said text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   IF NOT ((look ->> 'filled')::boolean AND NOT (look ->> 'before')::boolean) THEN RETURN; END IF;
   BEGIN
@@ -2344,7 +2488,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
-    PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.current_setting('search_path') IN ('', '""') THEN 'pg_catalog' ELSE 'pg_catalog, ' || pg_catalog.current_setting('search_path') END, true);
+    PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -2372,17 +2516,17 @@ DECLARE
   found text;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
   END IF;
   PERFORM set_config('statement_timeout', current_setting('pipestate.statement_timeout'), true);
   IF (look ->> 'filled')::boolean THEN
     IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> (CASE WHEN (look ->> 'before')::boolean THEN ARRAY[]::text[] ELSE ARRAY['backup-taken', 'stuck-sites', 'health-score', 'reconciliation-runs', 'manual-interventions', 'recent-legacy-column-writes', 'no-dependents', 'soak']::text[] END) THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
     END IF;
-    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
+    SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR NOT (look ->> 'before')::boolean THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -2425,12 +2569,26 @@ END $pipestate$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
 IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
+END IF;
+END $pipestate$$stmt$;
+END $pipestate_$;
+
+-- a condition that must not hold
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+BEGIN
+IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass('sites')) THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of sites, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
@@ -2439,7 +2597,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2471,7 +2629,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2603,7 +2761,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2616,7 +2774,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2638,7 +2796,7 @@ END $pipestate_$;
 DO $pipestate$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
 END $pipestate$;
@@ -2646,7 +2804,7 @@ END $pipestate$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2659,7 +2817,7 @@ END $pipestate_$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2681,7 +2839,7 @@ END $pipestate_$;
 DO $pipestate$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition$stmt$;
 END $pipestate$;
@@ -2689,7 +2847,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error'$stmt$;
 END $pipestate$;
@@ -2697,7 +2855,7 @@ END $pipestate$;
 DO $pipestate$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
   END IF;
   EXECUTE $stmt$UPDATE pipestate_alembic_version SET version_num='0007' WHERE pipestate_alembic_version.version_num = '0006'$stmt$;
 END $pipestate$;

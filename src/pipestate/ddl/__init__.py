@@ -251,7 +251,7 @@ def archive_table(table: str) -> None:
     Its outgoing foreign keys are dropped and written down: an archived one would still hold back
     deletes. What points at the table, or reads it, is refused: it would follow into the archive.
     """
-    require_mark(f"archive_table({table!r})")
+    require_mark(f"archive_table({table!r})", table)
     engine().archive_table(GoingTable(table))
 
 
@@ -288,7 +288,7 @@ def archive_columns(
 
 def drop_archived_columns(table: str, columns: Sequence[str], *, revision: str = "") -> None:
     """Drop columns that were copied aside, and write down what hung on them. The caller holds the lock."""
-    require_mark(f"drop_archived_columns({table!r}, ...)")
+    require_mark(f"drop_archived_columns({table!r}, ...)", table)
     engine().drop_archived_columns(GoingColumns(table, tuple(columns), revision=revision))
 
 

@@ -2,8 +2,12 @@
 
 The mark is a transaction-local setting on PostgreSQL: it dies with the transaction, a rollback to a savepoint
 takes it back, and a script sees the same one as a migration that runs online. SQLite has no such settings;
-there the mark lives beside the migration's context, as long as the gate's body runs.
+there the mark lives beside the migration's context. What destroys something asks for more than the mark: it must
+stand in the body of that gate, and the gate must have locked its table.
 """
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from alembic import op
 
@@ -11,41 +15,57 @@ from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
 
 SETTING = "pipestate.gate"
-_OPTION = "pipestate_gate"
+_PASSED = "pipestate_gate"
+_INSIDE = "pipestate_inside_gate"
 
 NO_GATE = (
     "{what} destroys something, and no gate was asked for it: call it inside `with gate(...)`, "
     "or make the revision a Contract"
 )
+NOT_LOCKED = (
+    "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were not looked "
+    "at: name it in gate(..., lock=[...])"
+)
 
 
 def set_mark(revision: str) -> None:
     """Leave the mark of a revision whose gate is open, or was forced."""
-    op.get_context().opts[_OPTION] = revision
+    op.get_context().opts[_PASSED] = revision
     if op.get_context().dialect.name == "postgresql" and not sql.is_offline():
         sql.emit(f"SELECT {setting(revision)}")
 
 
-def clear_mark() -> None:
-    """Forget the mark of an earlier revision; the transaction may be the same one."""
-    op.get_context().opts.pop(_OPTION, None)
+@contextmanager
+def inside(revision: str, locked: Sequence[str]) -> Iterator[None]:
+    """Run the body of a gate that was passed: only there something may be destroyed, of the tables that it locked."""
+    options = op.get_context().opts
+    options[_INSIDE] = (revision, tuple(locked))
+    try:
+        yield
+    finally:
+        options.pop(_INSIDE, None)
 
 
-def require_mark(what: str) -> None:
-    """Refuse `what` where no gate has been passed in this transaction, online and in scripts."""
-    revision = op.get_context().opts.get(_OPTION)
+def require_mark(what: str, *tables: str) -> None:
+    """Refuse `what` where no gate has been passed for it in this transaction, online and in scripts."""
+    revision, locked = op.get_context().opts.get(_INSIDE, (None, ()))
     message = NO_GATE.format(what=what)
     if revision is None:
         raise MigrationError(message)
     if op.get_context().dialect.name == "postgresql":
-        sql.refuse_when(is_missing(str(revision)), message)
+        sql.refuse_when(is_missing(revision), message)
+        for table in tables:
+            sql.refuse_when(_is_not_locked(table), NOT_LOCKED.format(what=what, table=table))
+    else:
+        for table in set(tables) - set(locked):
+            raise MigrationError(NOT_LOCKED.format(what=what, table=table))
 
 
 def is_marked(revision: str) -> bool:
     """Say whether the gate of this revision has been passed; ask the server where there is one."""
     context = op.get_context()
     if context.dialect.name != "postgresql":
-        return bool(context.opts.get(_OPTION) == revision)
+        return bool(context.opts.get(_PASSED) == revision)
     found = op.get_bind().exec_driver_sql(f"SELECT current_setting('{SETTING}', true)").scalar()
     return bool(found == revision)
 
@@ -58,3 +78,11 @@ def setting(revision: str) -> str:
 def is_missing(revision: str) -> str:
     """Write the condition that the mark is not there."""
     return f"current_setting('{SETTING}', true) IS DISTINCT FROM {sql.literal(revision)}"
+
+
+def _is_not_locked(table: str) -> str:
+    """Write the condition that a table exists and this session does not hold the lock that a drop needs."""
+    return (
+        f"{sql.regclass(table)} IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() "
+        f"AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = {sql.regclass(table)})"
+    )

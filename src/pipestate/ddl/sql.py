@@ -154,20 +154,26 @@ def refuse_when(condition: str, message: str, **values: str) -> None:
     """Stop with the message where the condition holds; `{name}` in it is an SQL expression's value.
 
     >>> refusal("x is {n}", {"n": "1 + 1"})
-    "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('x is %s', 1 + 1);"
+    "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('x is %s', 1 + 1);"
     """
     do(f"IF {condition} THEN\n  {refusal(message, values)}\nEND IF;", why="a condition that must not hold")
 
 
 def refusal(message: str, values: dict[str, str] | None = None) -> str:
+    """Write the PL/pgSQL that stops with the message."""
+    return f"RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {filled(message, values or {})};"
+
+
+def filled(message: str, values: dict[str, str]) -> str:
+    """Write a message as an SQL expression; `{name}` in it is the value of one.
+
+    >>> filled("x is {n}", {"n": "1 + 1"})
+    "pg_catalog.format('x is %s', 1 + 1)"
+    """
     template = message.replace("%", "%%")
-    arguments = ""
-    for key, expression in (values or {}).items():
+    for key in values:
         template = template.replace("{" + key + "}", "%s")
-        arguments += f", {expression}"
-    return (
-        f"RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = format({literal(template)}{arguments});"
-    )
+    return f"pg_catalog.format({', '.join((literal(template), *values.values()))})"
 
 
 # --- Parts: what lies between two autocommit blocks -------------------------------------------------

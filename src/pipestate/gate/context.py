@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, heard_on_stderr
-from pipestate.ddl.mark import clear_mark
+from pipestate.ddl.mark import inside
 from pipestate.errors import PipestateError
 from pipestate.gate import online, script
 from pipestate.gate.question import Question, read_question, running_revision
@@ -45,7 +45,6 @@ def gate(
     long work that needs no lock. `may_be_gone` allows tables that do not exist.
     """
     context = op.get_context()
-    clear_mark()
     if context.dialect.driver == "psycopg2" and _on_command_line(context):
         listen()
     with heard_on_stderr(on_command_line=_on_command_line(context)), _as_alembic_hears_it(context):
@@ -58,7 +57,7 @@ def gate(
         with sql.running(running):
             _asker(context).pass_gate(question, online.Tables(tuple(lock), may_be_gone), prepare)
     _refuse_autocommit(context, running)
-    with sql.running(running):
+    with sql.running(running), inside(running, lock):
         yield
 
 

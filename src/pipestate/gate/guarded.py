@@ -24,7 +24,7 @@ _NOT_IN_A_BLOCK = re.compile(
     r"(?i)copy|begin|start|commit|end|rollback|abort|savepoint|release|vacuum|listen|notify|discard|\\\w*"
 )
 _INTO = re.compile(r"(?is)^\s*(with\b.*\)\s*)?select\b(?:(?!\bfrom\b|').)*?\binto\b")
-_RUNNING = re.compile(r"-- Running \w+ (?P<from>.*?) -> (?P<to>\S*)")
+_RUNNING = re.compile(r"-- Running \w+ .*->\s*(?P<to>\S*)")
 WITHOUT_MARK = "the gate before this statement was not passed in this transaction, so it does nothing"
 
 
@@ -37,14 +37,14 @@ class GuardedOutput:
     write: Any
     heads: Collection[str] = ()
     in_transaction: bool = True
+    between_revisions: bool = False
 
     def output(self, text: str) -> None:
-        """Write one statement of Alembic's, guarded by what it needs there."""
-        if text.lstrip().startswith("-- Running"):
+        """Write one statement of Alembic's, guarded by what it needs there; a comment needs nothing."""
+        if _is_comment(text):
             self.write(text)
-            self._next_revision(text)
-        elif not _FIRST_WORD.match(text):
-            self.write(text)  # a comment
+            if self.between_revisions and (found := _RUNNING.match(text.strip())):
+                self._next_revision(found["to"])
         elif self.in_transaction:
             self.write(self._asking_for_the_mark(text))
         else:
@@ -64,10 +64,11 @@ class GuardedOutput:
     def version_applied(self, *, heads: Collection[str], **_: Any) -> None:
         """Take note of where the database stands after a revision (Alembic's `on_version_apply`)."""
         self.heads = frozenset(heads)
+        self.between_revisions = True
 
-    def _next_revision(self, text: str) -> None:
-        found = _RUNNING.match(text.strip())
-        self.mark = f"after {' '.join(sorted(self.heads))}" + (f" {found['to']}" if found else "")
+    def _next_revision(self, revision: str) -> None:
+        self.between_revisions = False
+        self.mark = f"after {' '.join(sorted(self.heads))} {revision}".rstrip()
         self._assert_version()
 
     def _assert_version(self) -> None:
@@ -108,6 +109,11 @@ END """
             )
 
 
+def _is_comment(text: str) -> bool:
+    """Say whether every line of a text is empty or a comment: whatever ends a line for somebody ends one here."""
+    return all(not line.strip() or line.lstrip().startswith("--") for line in text.splitlines())
+
+
 def guard_output(context: MigrationContext, revision: str) -> None:
     """Guard everything that this script writes from here on; a second gate only changes the mark."""
     guarded = context.opts.get(_OPTION)
@@ -120,3 +126,4 @@ def guard_output(context: MigrationContext, revision: str) -> None:
         context.impl.emit_commit = guarded.commit  # type: ignore[method-assign]
         context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, guarded.version_applied)
     guarded.mark = revision
+    guarded.between_revisions = False

@@ -36,7 +36,7 @@ from pipestate.verify.files import tell_files
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.select import Asked
-from pipestate.verify.surroundings import find_planted
+from pipestate.verify.surroundings import PLANTED_BY_OTHERS, find_planted
 
 ABSENT = (
     "revision {revision} locks {table}, which does not exist: correct the name in that revision, "
@@ -55,6 +55,7 @@ MAY_NOT_COMMIT = (
     "revision {revision} prepares its change with work that commits, and {why}: configure env.py with "
     "transaction_per_migration=True and let Alembic begin the transaction"
 )
+PLANTED = f"{PLANTED_BY_OTHERS}, so the gate of revision {{revision}} cannot be asked: drop them, or take them off the path"
 # Of a Config's attributes: a callable that is told each revision's report, open or closed.
 TELL = "pipestate_tell"
 
@@ -72,6 +73,7 @@ def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | 
     context = op.get_context()
     connection = op.get_bind()
     require_transaction(connection, question.revision)
+    _refuse_planted(connection, question.revision)
     if not tables.may_be_gone:
         _refuse_absent(connection, tables.names, question.revision)
     filled = _hold_rows(connection, tables.names)
@@ -154,6 +156,18 @@ def _begin_on_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def _refuse_planted(connection: Connection, revision: str) -> None:
+    """Refuse where somebody else could answer in the server's place; a reason turns that into a warning."""
+    with told_plainly(connection.engine.url), db.look(connection):
+        found = find_planted(connection)
+    if not found:
+        return
+    said = PLANTED.format(found=found, revision=revision)
+    if force_reason() is None:
+        raise MigrationError(said)
+    warn("%s", said)
+
+
 def _refuse_absent(connection: Connection, tables: Sequence[str], revision: str) -> None:
     """A misspelt name would look like a table without rows, and open the gate."""
     there = _existing(connection, tables)
@@ -184,8 +198,6 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     connection = op.get_bind()
     started_at, start = datetime.now(UTC), time.perf_counter()
     with db.look(connection):
-        for warning in find_planted(connection):
-            warn("%s", warning)
         tell_files(connection, asked, question.paths)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)

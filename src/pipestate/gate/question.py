@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from pipestate.chain.position import Position
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
-from pipestate.gate.position import resolve
+from pipestate.gate.position import beside, resolve, resolve_below
 from pipestate.runbook.find import every_runbook, named_runbook, runbook_directory
 from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff
 from pipestate.verify.select import Asked, ask, find_phases
@@ -51,12 +51,27 @@ def read_question(
             f"not {revision}: add it to `opens` in the front matter, or name the right phase in the revision"
         )
     position = current_position(revision)
+    _refuse_other_branches(op.get_context(), runbook, phase, revision)
     asked = tuple(ask(runbook, phase, position, op.get_context().dialect.name))
     again = tuple(each for each in asked if each.check.id in recheck)
     question = Question(runbook, phase, revision, asked, again, position.paths)
     _require(question, [*insist, *recheck], Check)
     _require(question, sign_offs, SignOff)
     return question
+
+
+def _refuse_other_branches(context: MigrationContext, runbook: Runbook, phase: Phase, revision: str) -> None:
+    """Refuse a script where a check depends on a branch of which a script cannot know where it stands."""
+    if not context.as_sql or context.script is None:
+        return
+    others = beside(context.script, revision)
+    for scope in (phase, *phase.checks):
+        for named in (scope.from_, scope.until):
+            if named in others:
+                raise MigrationError(
+                    f"{runbook.path}:{scope.line}: phase {phase.name} depends on revision {named} of another branch, and a "
+                    f"script for {revision} cannot know whether the database has it: run it without --sql"
+                )
 
 
 def _require(question: Question, ids: Sequence[str], kind: type[Check] | type[SignOff]) -> None:
@@ -104,7 +119,7 @@ def current_position(revision: str) -> Position:
     assert context.script is not None
     if not context.as_sql:
         return resolve(context.script, tuple(context.get_current_heads()))
-    return resolve(context.script, down_revisions(context, revision))
+    return resolve_below(context.script, revision)
 
 
 def down_revisions(context: MigrationContext, revision: str) -> tuple[str, ...]:

@@ -18,16 +18,18 @@ from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark, setting
 from pipestate.gate.guarded import guard_output
-from pipestate.gate.online import ABSENT, NOT_READ_COMMITTED, Tables
+from pipestate.gate.online import ABSENT, NOT_READ_COMMITTED, PLANTED, Tables
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.versions import other_version
 from pipestate.ledger.record import script_insert
 from pipestate.runbook.model import Check, Level
 from pipestate.runbook.require import ROWS, Comparison, literal
+from pipestate.safe import OBEYED
 from pipestate.verify.files import SETTING, files_as_json, reads_rehearsals
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
 from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
+from pipestate.verify.surroundings import PLANTED as FIND_PLANTED
 
 LOOK = "pipestate.look"
 TIMEOUT = "pipestate.statement_timeout"
@@ -35,9 +37,8 @@ END_OF_READING = "PSTRO"
 HEAD = r"""\set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off"""
 # Values come from the data: what a terminal would obey is shown as a question mark.
-SAFE = (
-    r"regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]', '?', 'g')"
-)
+SAFE = rf"regexp_replace(r ->> 'message', '[{OBEYED}]', '?', 'g')"
+OTHER_ENCODING = "this script is written in UTF-8, and the session reads {encoding}: run all of it, or \\encoding UTF8 first"
 BROKEN_OFF = (
     "an earlier part of this gate failed or was left out, so this one does nothing: run the whole script"
 )
@@ -72,6 +73,7 @@ def _write_pass(question: Question, tables: Tables, *, number: int, asked: Seque
     again = {each.check.id for each in question.again}
     sql.write_plain(f"-- the gate {question.name}, revision {question.revision}, pass {number}\n{HEAD}")
     sql.emit("SET LOCAL standard_conforming_strings = on")
+    sql.emit("SET LOCAL client_encoding = 'UTF8'")
     _begin(question, tables, number)
     for each in blocking:
         always = number < 2 or each.check.id in again
@@ -94,10 +96,15 @@ def _passed(question: Question) -> str:
 def _begin(question: Question, tables: Tables, number: int) -> None:
     """Assert the version and the isolation, see whether there are rows, and set the timeout of the checks.
 
-    The second pass demands that the first one was passed in this transaction, and that the lock is held.
+    Before all that, refuse where somebody else's functions could answer. The second pass demands that the first one
+    was passed in this transaction, and that the lock is held.
     """
     sql.do(
-        f"""{other_version(down_revisions(op.get_context(), question.revision), question.revision)}
+        f"""{_planted(question.revision)}
+  IF current_setting('client_encoding') <> 'UTF8' THEN
+    {sql.refusal(OTHER_ENCODING, {"encoding": "current_setting('client_encoding')"})}
+  END IF;
+{other_version(down_revisions(op.get_context(), question.revision), question.revision)}
 {_after_first_pass(question, tables) if number == 2 else ""}  IF current_setting('transaction_isolation') <> 'read committed' THEN
     {sql.refusal(NOT_READ_COMMITTED.replace("{revision}", question.revision), {"level": "upper(current_setting('transaction_isolation'))"})}
   END IF;
@@ -106,9 +113,25 @@ def _begin(question: Question, tables: Tables, number: int) -> None:
     'before', {"before" if number == 2 else "filled"}, 'results', '[]'::jsonb)::text, true);
   PERFORM set_config('{TIMEOUT}', current_setting('statement_timeout'), true);
   PERFORM set_config('statement_timeout', '{DEFAULT_TIMEOUT_S:g}s', true);""",
-        "  filled boolean := false;\n  before boolean;\n  t text;",
+        "  planted text;\n  filled boolean := false;\n  before boolean;\n  t text;",
         why="where the database stands, and whether there is anything to lose",
     )
+
+
+def _planted(revision: str) -> str:
+    message = PLANTED.replace("{revision}", revision)
+    refused = sql.refusal(message, {"found": "planted"})
+    if force_reason() is not None:
+        refused = f"RAISE WARNING '%', {sql.filled(message, {'found': 'planted'})};"
+    return f"""  BEGIN
+{_world()}
+    SELECT * INTO planted FROM ({FIND_PLANTED.strip()}) AS found (names);
+    RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}';
+  EXCEPTION WHEN SQLSTATE '{END_OF_READING}' THEN NULL;
+  END;
+  IF planted IS NOT NULL THEN
+    {refused}
+  END IF;"""
 
 
 def _after_first_pass(question: Question, tables: Tables) -> str:

@@ -9,45 +9,49 @@ SUPERUSER = (
 
 # Schemas on the path in which a role that is not ours, nor a superuser, may create functions.
 OTHERS_MAY_CREATE = """
-SELECT string_agg(DISTINCT n.nspname, ', ' ORDER BY n.nspname)
+SELECT pg_catalog.string_agg(DISTINCT n.nspname::text, ', ' ORDER BY n.nspname::text)
 FROM pg_catalog.pg_namespace n
 CROSS JOIN LATERAL pg_catalog.aclexplode(coalesce(n.nspacl, pg_catalog.acldefault('n', n.nspowner))) a
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
 WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
   AND a.privilege_type = 'CREATE'
-  AND (a.grantee = 0 OR (NOT r.rolsuper AND r.rolname <> 'pg_database_owner'
+  AND (a.grantee = 0::oid OR (NOT r.rolsuper AND r.rolname <> 'pg_database_owner'
        AND NOT pg_catalog.pg_has_role(a.grantee, 'MEMBER')))
 """
 
 # Functions and operators on the path that have a name of the server's and an owner whom nobody asked to write checks:
 # neither a superuser, nor this role or a group of it, nor the owner of the database or of the schema. What is not the
-# server's own has an OID of 16384 or more: its thousands are only asked for their names.
+# server's own has an OID of 16384 or more: its thousands are only asked for their names. And a schema that has this
+# role's name, so that `"$user"` finds its tables before all others, and an owner of that kind. Types are exact, so that
+# nothing planted answers this question.
 PLANTED = """
 WITH place AS MATERIALIZED (
-  SELECT n.oid, n.nspowner AS owner FROM pg_catalog.pg_namespace n
-  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'
+  SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
+  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
-  SELECT true AS is_function, p.oid, p.proname AS name, p.proowner AS owner, place.owner AS place_owner
-  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384
+  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
   UNION ALL
-  SELECT false, o.oid, o.oprname, o.oprowner, place.owner
-  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384
+  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
+  UNION ALL
+  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
+  FROM place WHERE place.name = current_user
 ), planted AS (
-  SELECT CASE WHEN found.is_function THEN found.oid::pg_catalog.regprocedure::text
-              ELSE 'operator ' || found.oid::pg_catalog.regoperator::text END AS name
-  FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
-  WHERE CASE WHEN found.is_function
-             THEN EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = found.name
-                          AND c.pronamespace = 'pg_catalog'::pg_catalog.regnamespace)
-             ELSE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = found.name
-                          AND c.oprnamespace = 'pg_catalog'::pg_catalog.regnamespace) END
-    AND NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
+  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
     AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
     AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.pg_has_role(r.oid, 'MEMBER'))
 )
 SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted
 """
 
+PLANTED_BY_OTHERS = (
+    "somebody else has put names of the server's, or a schema of this role's name, on the search path: {found}. A check "
+    "may read them instead of what was meant"
+)
 
 # All of it in one message: a look at a far server should not wait for each question.
 AROUND = f"""
@@ -72,7 +76,11 @@ def look_around(connection: Connection) -> tuple[str, ...]:
             f"other roles may create functions in {open_schemas}, which is on the search path: a check could call "
             f"theirs instead of the server's. REVOKE CREATE ON SCHEMA {open_schemas.split(', ')[0]} FROM PUBLIC"
         )
-    return (*found, *_planted(planted))
+    if planted:
+        found.append(
+            f"{PLANTED_BY_OTHERS.format(found=planted)}, so trust no verdict, and no gate opens, before they are gone"
+        )
+    return tuple(found)
 
 
 def _standby(age: float | None) -> str:
@@ -84,17 +92,9 @@ def _standby(age: float | None) -> str:
     )
 
 
-def find_planted(connection: Connection) -> tuple[str, ...]:
-    """Say which functions somebody else has put where a check may call them instead of the server's."""
+def find_planted(connection: Connection) -> str | None:
+    """Name what somebody else has put where a check may read it instead of what was meant."""
     if connection.dialect.name != "postgresql":
-        return ()
-    return _planted(connection.exec_driver_sql(PLANTED).scalar())
-
-
-def _planted(functions: str | None) -> tuple[str, ...]:
-    if not functions:
-        return ()
-    return (
-        f"somebody else's functions have names of the server's: {functions}. A check may have called them, so trust "
-        "no verdict before they are gone",
-    )
+        return None
+    found = connection.exec_driver_sql(PLANTED, execution_options={"no_parameters": True}).scalar()
+    return str(found) if found else None

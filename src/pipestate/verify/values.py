@@ -8,13 +8,15 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TypeAlias
 
+from pipestate.safe import OBEYED
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 Row: TypeAlias = "tuple[object, ...]"
 
 SHOWN_LENGTH = 80
 # Control characters, line breaks of any kind, half surrogates, and marks that turn the direction of text.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSEEN = re.compile(rf"[\x00{OBEYED}\ud800-\udfff]")
 MOST_NESTED = 50
 
 

@@ -1,0 +1,114 @@
+"""The mark of a passed gate is of its revision, its body and its tables: nothing else goes by it."""
+
+import pytest
+
+from attacks.orders import AT_B2, CONTRACT, approve, assert_refused, state_of
+from attacks.project import Project
+from attacks.psql import feed, statements
+
+D4 = "migrations/versions/d4_after_orders.py"
+CREATES = 'op.execute("CREATE TABLE after_orders (id int PRIMARY KEY)")'
+IMPORTS = "from pipestate.ddl import archive_table\n"
+
+
+def customers(project: Project) -> object:
+    return project.database.value("SELECT count(*) FROM customers")
+
+
+@pytest.fixture
+def shop(gated: Project) -> Project:
+    """The attacked project, its gate open, with a table of customers that no page mentions."""
+    approve(gated)
+    gated.database.run("CREATE TABLE customers (id int PRIMARY KEY)", "INSERT INTO customers VALUES (1), (2)")
+    return gated
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+def test_a_later_revision_archives_nothing_by_an_earlier_ones_mark(shop: Project, script: bool) -> None:
+    """With the stock env.py both run in one transaction."""
+    shop.edit(D4, (CREATES, 'archive_table("customers")'), ("from alembic import op\n", IMPORTS))
+    if script:
+        said = shop.script("b2:head")
+        feed(shop.database, said)
+    else:
+        done = shop.alembic("upgrade", "head")
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr
+        assert "no gate was asked for it" in done.stdout + done.stderr
+    assert customers(shop) == 2
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+def test_a_gate_on_an_empty_table_lets_no_other_table_go(gated: Project, script: bool) -> None:
+    """The gate is closed; where what it locks is empty, nothing is asked."""
+    gated.database.run(
+        "CREATE TABLE customers (id int PRIMARY KEY)",
+        "INSERT INTO customers VALUES (1), (2)",
+        "CREATE TABLE empty_one ()",
+    )
+    gated.edit(
+        CONTRACT,
+        ('lock=["old_orders"]', 'lock=["empty_one"]'),
+        ('op.execute("DROP TABLE old_orders")', 'archive_table("customers")'),
+        ("from alembic import op\n", IMPORTS),
+    )
+    if script:
+        said = feed(gated.database, gated.script("b2:c3"))
+        assert state_of(gated.database) == AT_B2
+    else:
+        done = gated.alembic("upgrade", "c3")
+        assert_refused(done, gated.database)
+        said = done.stdout + done.stderr
+    assert "has not locked" in said
+    assert customers(gated) == 2
+
+
+BODIES = {
+    "a comment that looks like Alembic's": '"-- Running the cleanup\\nDROP TABLE old_orders"',
+    "a comment that announces a revision": '"-- Running upgrade b2 -> c3\\nDROP TABLE old_orders"',
+    "an empty statement first": '"; DROP TABLE old_orders"',
+    "parentheses": '"(SELECT purge_all())"',
+    "a comment that ends in a carriage return": '"-- now\\rDROP TABLE old_orders"',
+    "a comment around it": '"/* now */ DROP TABLE old_orders"',
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_whatever_the_body_looks_like_it_waits_for_the_mark(gated: Project, body: str) -> None:
+    """Pasted from each statement on, behind a gate that is closed."""
+    gated.database.run(
+        "CREATE FUNCTION purge_all() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DROP TABLE old_orders; END $$"
+    )
+    gated.edit(CONTRACT, ('"DROP TABLE old_orders"', BODIES[body]))
+    parts = statements(gated.script("b2:c3"))
+    for number in range(len(parts)):
+        feed(
+            gated.database,
+            "\\set ON_ERROR_ROLLBACK on\n" + "".join(parts[number:]).replace("ON_ERROR_STOP on", ""),
+        )
+        assert state_of(gated.database) == AT_B2, f"{body}, from statement {number} on"
+
+
+def test_a_comment_in_the_body_leaves_no_mark_of_its_own(gated: Project) -> None:
+    """One that announces a revision, as Alembic does, before what must not run."""
+    gated.edit(
+        CONTRACT,
+        (
+            'op.execute("DROP TABLE old_orders")',
+            'op.execute("-- Running upgrade b2 -> c3")\n        op.execute("DROP TABLE old_orders")',
+        ),
+    )
+    script = "\\set ON_ERROR_ROLLBACK on\n" + gated.script("b2:c3").replace(
+        "ON_ERROR_ROLLBACK off", "ON_ERROR_ROLLBACK on"
+    )
+    feed(gated.database, script.replace("ON_ERROR_STOP on", "ON_ERROR_STOP off"))
+    assert state_of(gated.database) == AT_B2
+
+
+@pytest.mark.parametrize("body", [body for body in BODIES if "parentheses" not in body])
+def test_an_open_gate_lets_the_same_bodies_through(gated: Project, body: str) -> None:
+    approve(gated)
+    gated.edit(CONTRACT, ('"DROP TABLE old_orders"', BODIES[body]))
+    said = feed(gated.database, gated.script("b2:c3"))
+    assert gated.database.value("SELECT to_regclass('old_orders') IS NULL") is True, said
+    assert gated.database.value("SELECT version_num FROM alembic_version") == "c3"
