@@ -12,7 +12,7 @@ from alembic import command
 from alembics import Chain, dump, psql
 from bed import Database, Postgres
 from legacy import everything_legacy, fill_legacy
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 from ready import make_ready
 from shops import open_shop
 from versions import alembic_is

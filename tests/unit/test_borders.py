@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,36 @@ def test_the_names_are_there_to_be_found() -> None:
     ):
         assert name in names, name
     assert "pipestate_run" not in names
+
+
+# --- What others may import -------------------------------------------------------------------------
+
+
+@cache
+def documented() -> dict[str, set[str]]:
+    """Read the table of docs/gates.md: the names that stay, by their module."""
+    page = (ROOT / "docs" / "gates.md").read_text(encoding="utf-8").partition("## Names to import")[2]
+    names: dict[str, set[str]] = {}
+    for module, cell in re.findall(r"^\| `(pipestate[\w.]*)` \| (.*) \|$", page, re.MULTILINE):
+        names.setdefault(module, set()).update(re.findall(r"`(\w+)`", cell))
+    return names
+
+
+def test_every_name_that_is_documented_can_be_imported() -> None:
+    missing = {
+        f"{module}.{name}"
+        for module, names in documented().items()
+        for name in names
+        if not hasattr(import_module(module), name)
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "module", ["pipestate.gate", "pipestate.ddl", "pipestate.environment", "pipestate.autogenerate"]
+)
+def test_every_public_name_is_documented(module: str) -> None:
+    assert set(import_module(module).__all__) == documented()[module]
 
 
 # --- The rest --------------------------------------------------------------------------------------
