@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipestate.db import WORLD
 from pipestate.runbook.lint import load
 from pipestate.schema import legacy_metadata, metadata
 
@@ -215,6 +216,13 @@ def test_every_name_that_is_documented_can_be_imported() -> None:
 )
 def test_every_public_name_is_documented(module: str) -> None:
     assert set(import_module(module).__all__) == documented()[module]
+
+
+def test_every_setting_of_a_look_is_documented() -> None:
+    page = (ROOT / "docs" / "postgresql.md").read_text(encoding="utf-8").partition("Whatever reads")[2]
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## ")[0], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {*WORLD, "search_path", "statement_timeout"}
 
 
 # --- The rest --------------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark, setting
 from pipestate.gate.guarded import guard_output
-from pipestate.gate.online import ABSENT, NOT_READ_COMMITTED, Tables
+from pipestate.gate.online import NOT_READ_COMMITTED
 from pipestate.gate.question import Question, down_revisions
+from pipestate.gate.tables import ABSENT, Tables
 from pipestate.gate.versions import other_version
 from pipestate.ledger.record import script_insert
 from pipestate.runbook.model import Check, Level
@@ -154,7 +155,7 @@ def _files(question: Question, asked: Asked) -> str:
     """Tell a check on rehearsals the files from which this script was written."""
     if not reads_rehearsals(asked):
         return ""
-    return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.paths))}, true);"
+    return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.position.paths))}, true);"
 
 
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
