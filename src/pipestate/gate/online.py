@@ -18,7 +18,6 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate import db
 from pipestate.ddl import lock_tables
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.force import force_reason
@@ -37,6 +36,7 @@ from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, ga
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, describe, run_check
 from pipestate.verify.select import Asked
 from pipestate.verify.surroundings import find_planted
+from pipestate.world import look
 
 NOT_READ_COMMITTED = (
     "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
@@ -134,7 +134,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     """Run the checks; raise GateClosed when one does not hold, unless a reason was given."""
     connection = op.get_bind()
     started_at, start = datetime.now(UTC), time.perf_counter()
-    with db.look(connection):
+    with look(connection):
         warnings = find_planted(connection)
         tell_files(connection, asked, question.position.paths)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from alembic import op
 
-from pipestate import db
 from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
@@ -29,6 +28,7 @@ from pipestate.verify.files import SETTING, files_as_json, reads_rehearsals
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
 from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
+from pipestate.world import world_settings
 
 LOOK = "pipestate.look"
 TIMEOUT = "pipestate.statement_timeout"
@@ -148,7 +148,7 @@ def _rows(tables: Tables, revision: str) -> str:
 
 
 def _world() -> str:
-    return "\n".join(f"    PERFORM {setting};" for setting in db.world_settings())
+    return "\n".join(f"    PERFORM {setting};" for setting in world_settings())
 
 
 def _files(question: Question, asked: Asked) -> str:
