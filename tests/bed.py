@@ -20,8 +20,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from pipestate.config import parse_url
-from pipestate.db import look, reader
+from pipestate.db import reader
 from pipestate.embedded import embedded_binaries, embedded_redis, embedded_server
+from pipestate.world import look
 
 # Workers may share a server: what others hold in their databases is not meant.
 ADVISORY_LOCKS_HERE = (

@@ -8,15 +8,17 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from bed import Database
+from pipestate.ddl.direction import note_direction
 
 
 @contextmanager
-def revision(database: Database, script: StringIO | None = None) -> Iterator[None]:
-    """What a revision sees, online or, with a buffer, offline."""
+def revision(database: Database, script: StringIO | None = None, *, down: bool = False) -> Iterator[None]:
+    """What a revision sees, online or, with a buffer, offline; up, or down."""
     if script is not None:
         context = MigrationContext.configure(
             dialect_name="postgresql", opts={"as_sql": True, "output_buffer": script, "literal_binds": True}
         )
+        note_direction(context, is_upgrade=not down)
         with Operations.context(context), context.begin_transaction(_per_migration=True):
             context.impl.emit_begin()
             yield
@@ -24,5 +26,6 @@ def revision(database: Database, script: StringIO | None = None) -> Iterator[Non
         return
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
+        note_direction(context, is_upgrade=not down)
         with Operations.context(context), context.begin_transaction(_per_migration=True):
             yield

@@ -13,7 +13,7 @@ Revises: (base)
 
 import sqlalchemy as sa
 
-from pipestate.ddl import (
+from pipestate.ddl.adoption import (
     Shape,
     create_table,
     drop_archive_if_empty,

@@ -18,19 +18,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.ddl import (
-    Index,
-    add_checks,
-    add_columns,
+from pipestate.ddl import Index, add_checks, add_columns, create_index, lock_tables
+from pipestate.ddl.adoption import (
     analyze_table,
     comment_column,
-    create_index,
     create_table,
     drop_columns,
     drop_constraint,
     drop_index,
     drop_table,
-    lock_tables,
     require_not_null,
     table_of,
     use_timestamptz,

@@ -13,19 +13,14 @@ Revises: 0003
 
 import sqlalchemy as sa
 
-from pipestate.ddl import (
-    Index,
+from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index, lock_tables
+from pipestate.ddl.adoption import (
     KeyOf,
     Shape,
-    add_checks,
-    add_columns,
-    add_foreign_key,
-    create_index,
     create_table,
     drop_constraint,
     drop_index,
     drop_table,
-    lock_tables,
     refuse_wrong_shapes,
     require_not_null,
     table_of,

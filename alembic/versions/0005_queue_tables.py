@@ -17,14 +17,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.ddl import (
-    Index,
+from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index, lock_tables
+from pipestate.ddl.adoption import (
     KeyOf,
     Shape,
-    add_checks,
-    add_columns,
-    add_foreign_key,
-    create_index,
     create_table,
     create_view,
     drop_columns,
@@ -32,7 +28,6 @@ from pipestate.ddl import (
     drop_index,
     drop_table,
     drop_view,
-    lock_tables,
     refuse_wrong_shapes,
     require_not_null,
     set_default,

@@ -14,8 +14,8 @@ Revises: 0005
 import sqlalchemy as sa
 
 from pipestate import Contract
-from pipestate.ddl import DerivedRows, abandon_archived_columns, create_table, table_of
-from pipestate.ddl.force import force_reason
+from pipestate.ddl import DerivedRows, abandon_archived_columns
+from pipestate.ddl.adoption import create_table, force_reason, table_of
 
 revision = "0006"
 down_revision = "0005"

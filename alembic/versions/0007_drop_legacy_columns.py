@@ -18,8 +18,8 @@ Revises: 0006
 import sqlalchemy as sa
 
 from pipestate import Contract
-from pipestate.ddl import add_columns, replace_comment, restore_comment, table_of
-from pipestate.ddl.force import force_reason
+from pipestate.ddl import add_columns
+from pipestate.ddl.adoption import force_reason, replace_comment, restore_comment, table_of
 
 revision = "0007"
 down_revision = "0006"

@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from alembic import op
-from sqlalchemy import inspect
 
 from pipestate.ddl import sql
 from pipestate.ddl.engine import engine
@@ -27,6 +26,7 @@ from pipestate.ddl.going import DerivedRows, GoingColumns, GoingTable
 from pipestate.ddl.mark import require_mark, set_mark
 from pipestate.ddl.transaction import may_commit
 from pipestate.gate import gate, require
+from pipestate.gate.tables import hold_rows
 
 # An expression, or one for each engine by the name of its dialect.
 Value = str | Mapping[str, str]
@@ -75,7 +75,7 @@ class Contract:
                 self._prepare(tables, columns)
             asked = [*self.insist, *self.recheck]
             # In a script the gate itself asks the whole phase again.
-            if asked and not sql.is_offline() and any(_has_rows(each) for each in locked):
+            if asked and not sql.is_offline() and hold_rows(op.get_bind(), locked):
                 require(self.phase, asked, revision=revision)
 
         with (
@@ -196,19 +196,9 @@ class Contract:
 def _told() -> Iterator[None]:
     """Say what goes wrong in one sentence, under anybody's env.py; on Alembic's command line, on stderr."""
     context = op.get_context()
-    config = context.config
-    # Only Alembic's own command line sets `cmd` there.
-    on_command_line = config is not None and hasattr(config.cmd_opts, "cmd")
     plainly = nullcontext() if context.as_sql else told_plainly(op.get_bind().engine.url)
-    with heard_on_stderr(on_command_line=on_command_line), plainly:
+    with heard_on_stderr(context), plainly:
         yield
-
-
-def _has_rows(table: str) -> bool:
-    schema, _, name = table.rpartition(".")
-    if not inspect(op.get_bind()).has_table(name, schema=schema or None):
-        return False
-    return bool(op.get_bind().exec_driver_sql(f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)})").scalar())
 
 
 def _for_engine(values: Mapping[str, Value]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from alembics import psql
 from bed import Database
 from contracted import Contracted
 from miniatures import copy_project
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 from programs import run_program
 
 TIMES = "SELECT times, count(*) FROM orders GROUP BY times"

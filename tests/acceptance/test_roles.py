@@ -11,7 +11,7 @@ from alembics import ROOT, Chain
 from bed import Database, Postgres
 from legacy import fill_legacy
 from pages import Shell, examples, lay_out
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 
 MakeRole = Callable[[str, str], Database]
 

@@ -16,7 +16,7 @@ from bed import Database, Postgres, Sqlite
 from books import block, explained, page
 from healthy import build_healthy, refresh
 from metrics import open_metrics
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 from pipestate.render.machine import SCHEMA
 from programs import run_program
 from ready import make_ready

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from alembics import Chain
 from bed import Database
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 
 STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
 COUNTERS = [f"{stage}_{what}" for stage in STAGES for what in ("total", "completed", "failed")]

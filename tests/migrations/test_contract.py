@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembics import Chain, dump
 from bed import Database, Postgres
 from legacy import Rows, everything_legacy
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 from pipestate.gate import GateClosed
 from pipestate.gate import online as gate
 

@@ -10,7 +10,8 @@ from alembic import command
 from bed import Database, Sqlite
 from contracted import ScriptFailed, lay_out
 from pipestate import Contract
-from pipestate.ddl import DerivedRows, MigrationError, postgresql
+from pipestate.ddl import DerivedRows, postgresql
+from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.going import GoingColumns
 from pipestate.ddl.postgresql import batches
 from pipestate.gate import GateClosed

@@ -13,27 +13,29 @@ from alembics import psql
 from bed import Database
 from pipestate.ddl import (
     Index,
-    KeyOf,
-    MigrationError,
     add_checks,
     add_columns,
     add_foreign_key,
     archive_columns,
     archive_table,
     create_index,
-    create_table,
     drop_archived_columns,
+    lock_tables,
+    restore_columns,
+    restore_table,
+    update_in_batches,
+)
+from pipestate.ddl.adoption import (
+    KeyOf,
+    create_table,
     drop_columns,
     drop_constraint,
     drop_index,
     drop_table,
-    lock_tables,
     require_not_null,
-    restore_columns,
-    restore_table,
     table_of,
-    update_in_batches,
 )
+from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.mark import inside, set_mark
 from revisions import revision
 
@@ -101,7 +103,7 @@ def test_a_change_can_be_made_twice_and_undone(shop: Database) -> None:
         )
         == "uuid"
     )
-    with revision(shop):
+    with revision(shop, down=True):
         undo()
     left = [row for row in shape(shop) if row not in before]
     assert left == [("amount", "integer", True)], "NOT NULL stays, everything else is as it was"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from alembics import Chain, psql
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 
 NAME = "uix_cips_content_item_pipeline"
 

@@ -20,8 +20,8 @@ from alembic.operations import Operations
 from alembics import ROOT, Chain, config_for
 from bed import ADVISORY_LOCKS_HERE, Database
 from pipestate.db import reachable
-from pipestate.ddl import MigrationError, lock_tables
-from pipestate.ddl.failure import told_plainly
+from pipestate.ddl import lock_tables
+from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.postgresql import waiting
 from pipestate.errors import PipestateError
 from pipestate.interrupt import listen

@@ -10,7 +10,7 @@ from alembics import ROOT, dump
 from bed import Database
 from contracted import Contracted, ScriptFailed, lay_out
 from odd_schemas import COLUMN, EITHER, IDENTICAL, TABLE, Odd
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 
 HEADING = "## The contract, and the way back"
 

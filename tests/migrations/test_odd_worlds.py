@@ -10,7 +10,8 @@ from pipestate.chain.project import Named, find_project
 from pipestate.chain.read import read_chain
 from pipestate.chain.version_table import locator
 from pipestate.db import reader
-from pipestate.ddl import MigrationError, postgresql
+from pipestate.ddl import postgresql
+from pipestate.ddl.failure import MigrationError
 from pipestate.gate import GateClosed
 from pipestate.runbook.find import find_runbooks
 from pipestate.verify.run import verify

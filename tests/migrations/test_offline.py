@@ -1,15 +1,20 @@
 """`alembic --sql`: what a DBA reviews and runs with plain psql does the same, and no damage when misused."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from alembic import command
 
 from alembics import Chain, dump, psql
 from bed import Database, Postgres
 from legacy import everything_legacy, fill_legacy
-from pipestate.ddl import MigrationError
+from pipestate.ddl.failure import MigrationError
 from ready import make_ready
+from shops import open_shop
 from versions import alembic_is
 
 FORCE = "force=a drill"
@@ -137,10 +142,39 @@ def test_a_percent_sign_or_a_colon_in_the_sql_arrives_as_written(pg_legacy: Chai
     assert "LIKE '%no documents%'" in script.replace("''", "'")
 
 
-def test_sqlite_writes_scripts_for_expansion_but_not_for_the_contract(sqlite_database: Database) -> None:
+# --- SQLite, whose SQL cannot look before it acts --------------------------------------------------
+
+SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b}:{a}") for a, b in STEPS]
+
+
+@pytest.mark.parametrize(("direction", "revisions"), SQLITE_STEPS)
+def test_a_script_for_sqlite_is_right_or_refused_in_a_sentence(
+    sqlite_database: Database, direction: str, revisions: str
+) -> None:
+    """The one revision that needs no look is 0002, the ledger, on the way up."""
     chain = Chain(sqlite_database)
-    assert "CREATE TABLE site_progress" in chain.script("upgrade", "base:0001")
+    done = chain.cli(direction, revisions, "--sql")
+    if (direction, revisions) == ("upgrade", "0001:0002"):
+        assert done.returncode == 0, done.stderr
+        chain.upgrade("0001")
+        run_on_sqlite(sqlite_database, done.stdout)
+        chain.upgrade("0005")
+        assert sqlite_database.value("SELECT count(*) FROM pipestate_sign_off") == 0
+        return
+    assert done.returncode != 0
+    assert "which a script for SQLite cannot: run it without --sql" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "DROP" not in done.stdout
+
+
+def test_a_script_for_sqlite_keeps_the_sign_offs_of_any_project(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    shop = open_shop(tmp_path / "shop", sqlite_database)
     with pytest.raises(MigrationError, match="run it without --sql"):
-        chain.script("upgrade", "0005:0006")
-    with pytest.raises(MigrationError, match="run it without --sql"):
-        chain.script("upgrade", "0006:0007")
+        command.downgrade(shop.config(), "b2:a1", sql=True)
+
+
+def run_on_sqlite(database: Database, script: str) -> None:
+    with closing(sqlite3.connect(str(database.url.database))) as driver:
+        driver.executescript(script)

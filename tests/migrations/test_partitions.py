@@ -8,18 +8,9 @@ import sqlalchemy as sa
 
 from alembics import Chain, psql
 from bed import Database
-from pipestate.ddl import (
-    Index,
-    MigrationError,
-    add_checks,
-    add_columns,
-    add_foreign_key,
-    create_index,
-    drop_constraint,
-    drop_index,
-    require_not_null,
-    table_of,
-)
+from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index
+from pipestate.ddl.adoption import drop_constraint, drop_index, require_not_null, table_of
+from pipestate.ddl.failure import MigrationError
 from revisions import revision
 from verdicts import not_passed, shipped, verdicts
 
@@ -206,7 +197,7 @@ def test_a_script_has_the_steps_if_it_is_told(pg: Database) -> None:
     assert pg.value(valid) is True
     taken_over = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid <> 0 AND conrelid <> 'orders'::regclass"
     assert pg.value(taken_over) == 2
-    with revision(pg, back):
+    with revision(pg, back, down=True):
         drop_constraint(*key[:2])
         drop_index(BY_STATE.name, partitions=True)
     done = psql(pg, back.getvalue(), "-v", "ON_ERROR_STOP=1")

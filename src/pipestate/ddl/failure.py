@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
@@ -53,8 +54,13 @@ def told_plainly(url: URL) -> Iterator[None]:
         raise MigrationError(f"interrupted; {ADVICE['57014']}") from error
 
 
+def on_command_line(context: MigrationContext) -> bool:
+    """Say whether Alembic's own command line runs this: only that sets `cmd` in the options."""
+    return context.config is not None and hasattr(context.config.cmd_opts, "cmd")
+
+
 @contextmanager
-def heard_on_stderr(*, on_command_line: bool) -> Iterator[None]:
+def heard_on_stderr(context: MigrationContext) -> Iterator[None]:
     """Alembic prints an error on stdout and logs it again: a long one is told once, on stderr.
 
     A short one is left to the log, where anybody listens to it.
@@ -63,7 +69,7 @@ def heard_on_stderr(*, on_command_line: bool) -> Iterator[None]:
         yield
     except MigrationError as error:
         is_long = "\n" in str(error)
-        if on_command_line and (is_long or not _log_is_heard()):
+        if on_command_line(context) and (is_long or not _log_is_heard()):
             print(error, file=sys.stderr)
             error.args = (str(error).partition("\n")[0].partition(": ")[0],)
         raise

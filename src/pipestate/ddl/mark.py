@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from alembic import op
 
 from pipestate.ddl import sql
+from pipestate.ddl.direction import is_upgrade
 from pipestate.ddl.failure import MigrationError
 
 SETTING = "pipestate.gate"
@@ -21,6 +22,10 @@ _INSIDE = "pipestate_inside_gate"
 NO_GATE = (
     "{what} destroys something, and no gate was asked for it: call it inside `with gate(...)`, "
     "or make the revision a Contract"
+)
+NO_DIRECTION = (
+    "; a downgrade needs none, but it is not Alembic's own command that runs this one: `guard(context)` in env.py tells "
+    "which way a revision goes"
 )
 NOT_LOCKED = (
     "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were not looked "
@@ -46,10 +51,20 @@ def inside(revision: str, locked: Sequence[str]) -> Iterator[None]:
         options.pop(_INSIDE, None)
 
 
-def require_mark(what: str, *tables: str) -> None:
-    """Refuse `what` where no gate has been passed for it in this transaction, online and in scripts."""
+def require_gate(what: str, *tables: str) -> None:
+    """Refuse to take something away on the way up where no gate has been passed; the way down needs none."""
+    upward = is_upgrade()
+    if upward is not False:
+        require_mark(what, *tables, more=NO_DIRECTION if upward is None else "")
+
+
+def require_mark(what: str, *tables: str, more: str = "") -> None:
+    """Refuse `what` where no gate has been passed for it in this transaction, online and in scripts.
+
+    `more` ends the message.
+    """
     revision, locked = op.get_context().opts.get(_INSIDE, (None, ()))
-    message = NO_GATE.format(what=what)
+    message = NO_GATE.format(what=what) + more
     if revision is None:
         raise MigrationError(message)
     if op.get_context().dialect.name == "postgresql":

@@ -5,7 +5,6 @@ revisions of any other project own what they create, and their downgrades drop i
 """
 
 from alembic import op
-from sqlalchemy import text
 
 from pipestate.ddl import sql
 from pipestate.ledger.tables import qualified
@@ -54,11 +53,3 @@ def is_ours(kind: str, name: str) -> str:
     return (
         f"EXISTS (SELECT FROM {registry()} WHERE kind = {sql.literal(kind)} AND name = {sql.literal(name)})"
     )
-
-
-def is_ours_on_sqlite(kind: str, name: str) -> bool:
-    """Answer the same now, on SQLite."""
-    if not kept() or sql.is_offline():
-        return True
-    query = text(f"SELECT count(*) FROM {registry()} WHERE kind = :kind AND name = :name")
-    return bool(op.get_bind().execute(query, {"kind": kind, "name": name}).scalar())

@@ -8,6 +8,7 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.ddl import sql
+from pipestate.ddl.direction import note_direction
 from pipestate.ddl.failure import MigrationError
 
 Around = Callable[[MigrationContext, RevisionStep], None]
@@ -43,6 +44,7 @@ def _wrapped(
     def run_step(**arguments: Any) -> None:
         migration.opts[BEGAN] = (revision, time.monotonic())
         sql.begin_parts(revision)
+        note_direction(migration, is_upgrade=step.is_upgrade)
         before(migration, step)
         broken = _broken_references(migration)
         change(**arguments)

@@ -61,7 +61,7 @@ def climb(on: Climb, wanted: Collection[str]) -> Climbed:
                 for target in ends(on.chain, stretch):
                     command.upgrade(config, target)
             except GateClosed as error:
-                climbed.closed[str(error.report.database.revision)] = error
+                climbed.closed[error.revision] = error
         before = applied
         current, applied = _where(on)
         climbed.applied += [revision.id for revision in on.chain if revision.id in applied - before]

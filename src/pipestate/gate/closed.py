@@ -11,12 +11,13 @@ NOT_OURS = "nothing of this revision was done; this run is in a transaction that
 
 
 class GateClosed(MigrationError):
-    """A revision that must not run yet. `report` says why; Alembic ends without a traceback."""
+    """`revision` must not run yet. `report` says why; Alembic ends without a traceback."""
 
     exit_code = 1
 
-    def __init__(self, report: Report, calls: Calls, *, kept: str = EARLIER_STAY) -> None:
+    def __init__(self, report: Report, calls: Calls, *, revision: str, kept: str = EARLIER_STAY) -> None:
         self.report = report
+        self.revision = revision
         ((runbook, phase),) = report.phases()
         closing = [verdict for verdict in phase.checks if verdict.closes]
         lines = [

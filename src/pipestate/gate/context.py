@@ -18,11 +18,12 @@ from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 from pipestate.ddl import sql
-from pipestate.ddl.failure import MigrationError, heard_on_stderr
+from pipestate.ddl.failure import MigrationError, heard_on_stderr, on_command_line
 from pipestate.ddl.mark import inside
 from pipestate.errors import PipestateError
 from pipestate.gate import online, script
 from pipestate.gate.question import Question, read_question, running_revision
+from pipestate.gate.tables import Tables
 from pipestate.interrupt import listen
 
 
@@ -45,9 +46,9 @@ def gate(
     long work that needs no lock. `may_be_gone` allows tables that do not exist.
     """
     context = op.get_context()
-    if context.dialect.driver == "psycopg2" and _on_command_line(context):
+    if context.dialect.driver == "psycopg2" and on_command_line(context):
         listen()
-    with heard_on_stderr(on_command_line=_on_command_line(context)), _as_alembic_hears_it(context):
+    with heard_on_stderr(context), _as_alembic_hears_it(context):
         if isinstance(lock, str) or not lock:
             raise MigrationError(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
@@ -55,7 +56,7 @@ def gate(
         running = running_revision(revision)
         question = read_question(phase, running, recheck=recheck, insist=insist, sign_offs=sign_offs)
         with sql.running(running):
-            _asker(context).pass_gate(question, online.Tables(tuple(lock), may_be_gone), prepare)
+            _asker(context).pass_gate(question, Tables(tuple(lock), may_be_gone), prepare)
     _refuse_autocommit(context, running)
     with sql.running(running), inside(running, lock):
         yield
@@ -70,9 +71,7 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
 class _Asker(Protocol):
     """What `online` and `script` both have."""
 
-    def pass_gate(
-        self, question: Question, tables: online.Tables, prepare: Callable[[], None] | None
-    ) -> None: ...
+    def pass_gate(self, question: Question, tables: Tables, prepare: Callable[[], None] | None) -> None: ...
 
     def require(self, question: Question, checks: Sequence[str]) -> None: ...
 
@@ -117,15 +116,10 @@ def _as_alembic_hears_it(context: MigrationContext) -> Iterator[None]:
     except MigrationError:
         raise
     except (KeyboardInterrupt, CancelledError) as error:
-        if isinstance(error, CancelledError) and not _on_command_line(context):
+        if isinstance(error, CancelledError) and not on_command_line(context):
             raise
         raise MigrationError(
             "interrupted: what ran was cancelled, nothing of this revision was done"
         ) from error
     except PipestateError as error:
         raise MigrationError(f"{error}: nothing of this revision was done") from error
-
-
-def _on_command_line(context: MigrationContext) -> bool:
-    """Only Alembic's own command line sets `cmd` there."""
-    return context.config is not None and hasattr(context.config.cmd_opts, "cmd")

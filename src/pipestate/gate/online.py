@@ -11,37 +11,33 @@ Both passes are looks in savepoints: the gate itself never commits.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from alembic import op
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate import db
-from pipestate.config import shown
-from pipestate.ddl import lock_tables, sql
+from pipestate.ddl import lock_tables
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
+from pipestate.ddl.transaction import may_commit
 from pipestate.drivers import on_sqlite, sqlstate
 from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
+from pipestate.gate.tables import Tables, hold_rows, refuse_absent
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
 from pipestate.verify.files import tell_files
-from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
+from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, gate_of
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, describe, run_check
 from pipestate.verify.select import Asked
 from pipestate.verify.surroundings import PLANTED_BY_OTHERS, find_planted
+from pipestate.world import look
 
-ABSENT = (
-    "revision {revision} locks {table}, which does not exist: correct the name in that revision, "
-    "or write may_be_gone=True where that is right"
-)
 NOT_READ_COMMITTED = (
     "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
     "not see what was written before the lock. Give the engine isolation_level='READ COMMITTED', or change "
@@ -60,30 +56,21 @@ PLANTED = f"{PLANTED_BY_OTHERS}, so the gate of revision {{revision}} cannot be 
 TELL = "pipestate_tell"
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables that the change needs, and whether they may be gone already."""
-
-    names: tuple[str, ...]
-    may_be_gone: bool
-
-
 def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | None) -> None:
     """Ask the gate as this module's text says; raise GateClosed where it is closed and not forced."""
-    context = op.get_context()
     connection = op.get_bind()
     require_transaction(connection, question.revision)
     _refuse_planted(connection, question.revision)
     if not tables.may_be_gone:
-        _refuse_absent(connection, tables.names, question.revision)
-    filled = _hold_rows(connection, tables.names)
+        refuse_absent(connection, tables.names, question.revision)
+    filled = hold_rows(connection, tables.names)
     reports = [_asked(question, question.asked)] if filled else []
     if prepare is not None:
-        require_may_commit(context, question.revision)
+        require_may_commit(question.revision)
         prepare()
     with told_plainly(connection.engine.url):
         lock_tables(*tables.names)
-    if _hold_rows(connection, tables.names):
+    if hold_rows(connection, tables.names):
         again = question.again if filled else question.asked
         reports += [_asked(question, again)] if again else []
     for number, report in enumerate(reports):
@@ -115,24 +102,13 @@ def require_transaction(connection: Connection, revision: str) -> None:
         raise MigrationError(NOT_READ_COMMITTED.format(revision=revision, level=level.upper()))
 
 
-def require_may_commit(context: MigrationContext, revision: str) -> None:
+def require_may_commit(revision: str) -> None:
     """Refuse work that commits where the transaction is not Alembic's own, or holds something already."""
-    why = None if may_commit(context) else "the transaction here is not Alembic's, one for each revision"
+    why = None if may_commit() else "the transaction here is not Alembic's, one for each revision"
     if why is None and _has_written():
         why = "something was written in this transaction before it"
     if why is not None:
         raise MigrationError(MAY_NOT_COMMIT.format(revision=revision, why=why))
-
-
-def may_commit(context: MigrationContext) -> bool:
-    """Say whether Alembic began the transaction, for this revision alone."""
-    if context.dialect.name == "sqlite":
-        return True  # nothing commits there before the end
-    return (
-        context._transaction is not None
-        and bool(context._transaction_per_migration)
-        and not context._in_external_transaction
-    )
 
 
 def what_is_kept(context: MigrationContext) -> str:
@@ -158,7 +134,7 @@ def _begin_on_sqlite(connection: Connection) -> None:
 
 def _refuse_planted(connection: Connection, revision: str) -> None:
     """Refuse where somebody else could answer in the server's place; a reason turns that into a warning."""
-    with told_plainly(connection.engine.url), db.look(connection):
+    with told_plainly(connection.engine.url), look(connection):
         found = find_planted(connection)
     if not found:
         return
@@ -168,45 +144,17 @@ def _refuse_planted(connection: Connection, revision: str) -> None:
     warn("%s", said)
 
 
-def _refuse_absent(connection: Connection, tables: Sequence[str], revision: str) -> None:
-    """A misspelt name would look like a table without rows, and open the gate."""
-    there = _existing(connection, tables)
-    for table in tables:
-        if table not in there:
-            raise MigrationError(ABSENT.format(revision=revision, table=table))
-
-
-def _existing(connection: Connection, tables: Sequence[str]) -> list[str]:
-    """List those that exist, `schema.table` included."""
-    known = inspect(connection)
-    parts = [(table, *table.rpartition(".")) for table in tables]
-    return [table for table, schema, _, name in parts if known.has_table(name, schema=schema or None)]
-
-
-def _hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
-    """Say whether one of the tables has a row; that is a look, too, or a policy would hide them."""
-    there = _existing(connection, tables)
-    with told_plainly(connection.engine.url), db.look(connection):
-        return any(
-            connection.exec_driver_sql(f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)})").scalar()
-            for table in there
-        )
-
-
 def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     """Run the checks; raise GateClosed when one does not hold, unless a reason was given."""
     connection = op.get_bind()
     started_at, start = datetime.now(UTC), time.perf_counter()
-    with db.look(connection):
-        tell_files(connection, asked, question.paths)
+    with look(connection):
+        tell_files(connection, asked, question.position.paths)
         verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
-    info = DatabaseInfo(
-        shown(connection.engine.url), connection.dialect.name, "", question.revision, question.revision
-    )
     runbook = question.runbook
     report = Report(
-        info,
+        describe(connection, connection.engine.url, question.position),
         started_at,
         round((time.perf_counter() - start) * 1000, 1),
         (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
@@ -215,7 +163,9 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     if told := context.config and context.config.attributes.get(TELL):
         told(question.revision, report)
     if found.gate is not Gate.OPEN and force_reason() is None:
-        raise GateClosed(report, calls_of(context.config), kept=what_is_kept(context))
+        raise GateClosed(
+            report, calls_of(context.config), revision=question.revision, kept=what_is_kept(context)
+        )
     return report
 
 

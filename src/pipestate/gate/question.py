@@ -1,7 +1,7 @@
 """What a gate asks: the checks of its phase at this revision, and what the revision insists on."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from alembic import op
@@ -20,7 +20,7 @@ from pipestate.verify.select import Asked, ask, find_phases
 class Question:
     """A phase as it is asked now: `asked` all of it, `again` what is asked once more under the lock.
 
-    `paths` are the files of the chain: a check may want to know what was rehearsed.
+    `position` is where the database stands, with the files of the chain: a check may want to know what was rehearsed.
     """
 
     runbook: Runbook
@@ -28,7 +28,7 @@ class Question:
     revision: str
     asked: tuple[Asked, ...]
     again: tuple[Asked, ...]
-    paths: Mapping[str, Path] = field(default_factory=dict)
+    position: Position
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ def read_question(
     _refuse_other_branches(op.get_context(), runbook, phase, revision)
     asked = tuple(ask(runbook, phase, position, op.get_context().dialect.name))
     again = tuple(each for each in asked if each.check.id in recheck)
-    question = Question(runbook, phase, revision, asked, again, position.paths)
+    question = Question(runbook, phase, revision, asked, again, position)
     _require(question, [*insist, *recheck], Check)
     _require(question, sign_offs, SignOff)
     return question

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 from alembic import op
 
-from pipestate import db
 from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark, setting
 from pipestate.gate.guarded import guard_output
-from pipestate.gate.online import ABSENT, NOT_READ_COMMITTED, PLANTED, Tables
+from pipestate.gate.online import NOT_READ_COMMITTED, PLANTED
 from pipestate.gate.question import Question, down_revisions
+from pipestate.gate.tables import ABSENT, Tables
 from pipestate.gate.versions import other_version
 from pipestate.ledger.record import script_insert
 from pipestate.runbook.model import Check, Level
@@ -30,6 +30,7 @@ from pipestate.verify.run import DEFAULT_TIMEOUT_S
 from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
 from pipestate.verify.surroundings import PLANTED as FIND_PLANTED
+from pipestate.world import world_settings
 
 LOOK = "pipestate.look"
 TIMEOUT = "pipestate.statement_timeout"
@@ -170,14 +171,14 @@ def _rows(tables: Tables, revision: str) -> str:
 
 
 def _world() -> str:
-    return "\n".join(f"    PERFORM {setting};" for setting in db.world_settings())
+    return "\n".join(f"    PERFORM {setting};" for setting in world_settings())
 
 
 def _files(question: Question, asked: Asked) -> str:
     """Tell a check on rehearsals the files from which this script was written."""
     if not reads_rehearsals(asked):
         return ""
-    return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.paths))}, true);"
+    return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.position.paths))}, true);"
 
 
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:

@@ -209,6 +209,7 @@ def _follow(recorder: Recorder, migration: MigrationContext) -> None:
     if steps is None:
         return
 
+    @wraps(steps)
     def followed(heads: Any, context: Any) -> Iterator[Any]:
         for step in steps(heads, context):
             if isinstance(step, RevisionStep):

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import Connection
 
 from bed import Database
-from pipestate import db
 from pipestate.verify.read import QueryFailed, read
 from pipestate.verify.values import json_safe
+from pipestate.world import look
 from through import connected
 
 OTHERS = ("postgresql+psycopg", "postgresql+psycopg_async", "postgresql+asyncpg")
@@ -29,7 +29,7 @@ REFUSED = {
 def answers(connection: Connection) -> list[object]:
     """Read all of it in one look: an error in one query must not spoil the next."""
     found: list[object] = []
-    with db.look(connection):
+    with look(connection):
         for sql in (*REFUSED, VALUES):
             try:
                 (row,) = read(connection, sql, 0.2, most=3).rows
@@ -60,7 +60,7 @@ def test_a_query_is_planned_anew_after_a_change(pg: Database, driver: str) -> No
         for change in ("CREATE TABLE t (a int, b int)", "DO $$ BEGIN ALTER TABLE t DROP COLUMN b; END $$"):
             connection.exec_driver_sql(change)
             for _ in range(6):
-                with db.look(connection):
+                with look(connection):
                     found.append(read(connection, "SELECT * FROM t", 5, most=1).columns)
         return found
 
@@ -73,7 +73,7 @@ def test_a_look_at_sqlite_through_aiosqlite(sqlite_database: Database) -> None:
 
     def work(connection: Connection) -> list[str]:
         said = []
-        with db.look(connection):
+        with look(connection):
             for sql in ("CREATE TABLE t (n)", "PRAGMA query_only = OFF", slow):
                 with pytest.raises(QueryFailed) as refused:
                     read(connection, sql, 0.2, most=1)

@@ -2,24 +2,20 @@
 
 from collections.abc import Sequence
 
-from alembic import op
-
-from pipestate.ddl import sql
 from pipestate.ddl.definitions import Shape
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.sqlite import look
 
 
 def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:
-    if not sql.is_offline():
-        for shape in shapes:
-            _refuse(shape)
+    for shape in shapes:
+        _refuse(shape)
 
 
 def refuse_state(
     table: str, *, having: Sequence[str], lacking: Sequence[str], gone: str, message: str
 ) -> None:
-    if sql.is_offline() or not look.has_table(table):
+    if not look.has_table(table):
         return
     columns = set(look.column_names(table))
     if columns >= set(having) and not columns & set(lacking) and not look.has_table(gone):
@@ -28,7 +24,7 @@ def refuse_state(
 
 def _refuse(shape: Shape) -> None:
     query = "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')"
-    kind = op.get_bind().exec_driver_sql(query, (shape.table,)).scalar()
+    kind = look.connection().exec_driver_sql(query, (shape.table,)).scalar()
     if kind is None:
         return
     if kind != "table":

@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alembic import op
-
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
@@ -34,7 +32,6 @@ def _baseline(going: GoingTable) -> str:
 def refuse_unfit_table(
     going: GoingTable, *, must_exist: bool = False, others: Sequence[str] = (), when: str = "true"
 ) -> None:
-    refuse_offline()
     if look.has_table(going.table):
         refuse_readers(going.table, going.table, others=others)
     elif must_exist:
@@ -53,7 +50,6 @@ def keep_baseline(going: GoingTable) -> None:
 
 
 def archive_table(going: GoingTable, *, when: str = "true") -> None:
-    refuse_offline()
     if not look.has_table(going.table):
         return
     refuse_readers(going.table, going.table)
@@ -62,12 +58,12 @@ def archive_table(going: GoingTable, *, when: str = "true") -> None:
             f"{aside_of(going)} exists already, from an earlier archive: look at it, drop it, then run the same again"
         )
     baseline = sql.name(_baseline(going)) if look.has_table(_baseline(going)) else None
-    record(going, {"ours": objects.is_ours_on_sqlite("table", going.table), "baseline": baseline})
+    record(going, {"ours": look.is_ours("table", going.table), "baseline": baseline})
     sql.emit(f"ALTER TABLE {sql.name(going.table)} RENAME TO {sql.name(aside_of(going))}")
 
 
 def restore_table(going: GoingTable) -> None:
-    if sql.is_offline() or not look.has_table(aside_of(going)):
+    if not look.has_table(aside_of(going)):
         return
     if look.has_table(going.table):
         raise MigrationError(
@@ -81,7 +77,7 @@ def restore_table(going: GoingTable) -> None:
 
 def bring_back_table(table: str) -> None:
     going = GoingTable(table)
-    if sql.is_offline() or not look.has_table(aside_of(going)) or look.has_table(table):
+    if not look.has_table(aside_of(going)) or look.has_table(table):
         return
     if not (entry := definition(going)):
         return
@@ -130,7 +126,7 @@ def note_absence(going: GoingTable | GoingColumns) -> None:
 
 
 def require_archived(going: GoingTable | GoingColumns) -> None:
-    if sql.is_offline() or _is_known(going):
+    if _is_known(going):
         return
     reason = force_reason()
     if reason is None:
@@ -138,19 +134,19 @@ def require_archived(going: GoingTable | GoingColumns) -> None:
             f"the archive of {going.described} is gone (purged?), so this downgrade cannot bring it back. To go on "
             "without it, with what can be derived: alembic -x force='reason' downgrade ..."
         )
-    if has_ledger(op.get_bind()):
+    if has_ledger(look.connection()):
         said = f"downgrade without the archive of {going.described}: {reason}"
-        record_event(op.get_bind(), "force", revision=sql.current_revision(), reason=said)
+        record_event(look.connection(), "force", revision=sql.current_revision(), reason=said)
 
 
 def forget_archived(going: GoingTable | GoingColumns) -> None:
-    if sql.is_offline() or look.has_table(MANIFEST):
+    if look.has_table(MANIFEST):
         kind, name, revision = map(sql.literal, _entry(going))
         sql.emit(f"DELETE FROM {MANIFEST} WHERE kind = {kind} AND name = {name} AND revision = {revision}")
 
 
 def drop_archive_if_empty() -> None:
-    if not sql.is_offline() and look.has_table(MANIFEST) and not look.has_rows(MANIFEST):
+    if look.has_table(MANIFEST) and not look.has_rows(MANIFEST):
         sql.emit(f"DROP TABLE {MANIFEST}")
 
 
@@ -159,7 +155,9 @@ def definition(going: GoingTable | GoingColumns) -> dict[str, Any]:
     if not look.has_table(MANIFEST):
         return {}
     query = f"SELECT definition FROM {MANIFEST} WHERE kind = ? AND name = ? AND revision = ?"
-    found: dict[str, Any] = json.loads(op.get_bind().exec_driver_sql(query, _entry(going)).scalar() or "{}")
+    found: dict[str, Any] = json.loads(
+        look.connection().exec_driver_sql(query, _entry(going)).scalar() or "{}"
+    )
     return found
 
 
@@ -191,14 +189,6 @@ def _is_known(going: GoingTable | GoingColumns) -> bool:
 # --- What is refused -------------------------------------------------------------------------------
 
 
-def refuse_offline() -> None:
-    if sql.is_offline():
-        raise MigrationError(
-            "this revision looks at the rows before it drops anything, which a script for SQLite cannot: "
-            "run it without --sql"
-        )
-
-
 def refuse_absent(revision: str, what: str) -> None:
     raise MigrationError(
         f"revision {revision} takes {what} away, which does not exist: fix its name, or write may_be_gone=True "
@@ -208,7 +198,7 @@ def refuse_absent(revision: str, what: str) -> None:
 
 def refuse_readers(table: str, word: str, *, others: Sequence[str] = ()) -> None:
     """Refuse where views or triggers name it in their text, or foreign keys of other tables point at it."""
-    rows = op.get_bind().exec_driver_sql(
+    rows = look.connection().exec_driver_sql(
         "SELECT type, name, sql FROM sqlite_master "
         "WHERE type = 'view' OR (type = 'trigger' AND (tbl_name <> ? OR ? <> ?))",
         (table, word, table),

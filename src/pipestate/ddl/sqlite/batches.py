@@ -9,5 +9,5 @@ from pipestate.ddl.sqlite import look
 def update_in_batches(
     table: str, key: str | Sequence[str], statement: str, *, condition: str = "true", size: int = 0
 ) -> None:
-    if sql.is_offline() or look.scalar(f"SELECT {condition}"):
+    if condition == "true" or look.scalar(f"SELECT {condition}"):
         sql.emit(statement.replace("{range}", "true").replace("{range s}", "true"))

@@ -14,7 +14,7 @@ from pipestate.ddl.sqlite.rebuild import rebuilt, refuse_rows
 
 def add_columns(addition: sa.Table) -> None:
     """Plain ADD COLUMN; a default that is no constant needs the table rebuilt."""
-    known = [] if sql.is_offline() else look.column_names(addition.name)
+    known = look.column_names(addition.name)
     for column in addition.columns:
         if column.name in known:
             continue
@@ -38,8 +38,8 @@ def add_columns(addition: sa.Table) -> None:
 
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
-    ours = [column for column in columns if objects.is_ours_on_sqlite("column", f"{table}.{column}")]
-    there = ours if sql.is_offline() else [column for column in ours if column in look.column_names(table)]
+    ours = [column for column in columns if look.is_ours("column", f"{table}.{column}")]
+    there = [column for column in ours if column in look.column_names(table)]
     if there:
         with rebuilt(table, without=there) as batch:
             for column in there:
@@ -49,8 +49,6 @@ def drop_columns(table: str, columns: Sequence[str]) -> None:
 
 
 def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
-    if sql.is_offline():
-        return
     nullable = [
         c["name"] for c in look.inspector().get_columns(table) if c["name"] in repairs and c["nullable"]
     ]

@@ -15,7 +15,6 @@ from pipestate.ddl.sqlite.archive import (
     forget_archived,
     record,
     refuse_absent,
-    refuse_offline,
     refuse_readers,
 )
 from pipestate.ddl.sqlite.columns import require_not_null
@@ -35,7 +34,6 @@ def abandon_archived_columns(going: GoingColumns) -> None:
 
 
 def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False) -> None:
-    refuse_offline()
     there = set(look.column_names(going.table)) if look.has_table(going.table) else set()
     missing = [column for column in going.columns if column not in there]
     if missing and must_exist:
@@ -101,7 +99,6 @@ def drop_archived_columns(going: GoingColumns) -> None:
 
 
 def restore_columns(going: GoingColumns) -> None:
-    refuse_offline()
     archived = definition(going)
     if not look.has_table(aside_of(going)) or "columns" not in archived:
         return
@@ -122,7 +119,7 @@ def restore_columns(going: GoingColumns) -> None:
 
 
 def empty_copy(going: GoingColumns) -> None:
-    if sql.is_offline() or look.has_table(aside_of(going)):
+    if look.has_table(aside_of(going)):
         return
     if columns := definition(going).get("columns"):
         names = (*look.key_of(going.table, going.key), *(column["name"] for column in columns))

@@ -11,13 +11,12 @@ from pipestate.ddl.sqlite.rebuild import rebuilt, refuse_rows
 
 
 def add_checks(table: str, checks: Mapping[str, str]) -> None:
-    known = set() if sql.is_offline() else {c["name"] for c in look.inspector().get_check_constraints(table)}
+    known = {c["name"] for c in look.inspector().get_check_constraints(table)}
     missing = {name: condition for name, condition in checks.items() if name not in known}
     if not missing:
         return
-    if not sql.is_offline():
-        for name, condition in missing.items():
-            refuse_rows(table, f"NOT ({condition})", f"would break the rule {name} ({condition})")
+    for name, condition in missing.items():
+        refuse_rows(table, f"NOT ({condition})", f"would break the rule {name} ({condition})")
     with rebuilt(table) as batch:
         for name, condition in missing.items():
             batch.create_check_constraint(name, sa.text(condition))
@@ -36,8 +35,6 @@ def add_foreign_key(
     partitions: bool = False,
 ) -> None:
     del partitions  # SQLite has none
-    if sql.is_offline():
-        return
     for key in look.inspector().get_foreign_keys(table):
         if key["constrained_columns"] == [column] and key["referred_table"] == target:
             if key["options"].get("ondelete") == on_delete:
@@ -58,7 +55,7 @@ def add_foreign_key(
 
 
 def drop_constraint(table: str, name: str) -> None:
-    if objects.is_ours_on_sqlite("constraint", f"{table}.{name}") and look.has_table(table):
+    if look.is_ours("constraint", f"{table}.{name}") and look.has_table(table):
         kind = (
             "check"
             if name in {c["name"] for c in look.inspector().get_check_constraints(table)}

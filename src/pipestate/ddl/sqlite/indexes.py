@@ -10,7 +10,7 @@ from pipestate.ddl.sqlite import look
 def create_index(index: Index) -> None:
     if not _is_wanted(index):
         return
-    actual = None if sql.is_offline() else look.index_definition(index.name)
+    actual = look.index_definition(index.name)
     if actual is None:
         sql.emit(index.statement())
         sql.emit(objects.remember("index", index.name))
@@ -29,13 +29,13 @@ def _is_wanted(index: Index) -> bool:
     """Say whether this table has what the index needs."""
     if index.types:
         return False
-    if not index.needs or sql.is_offline():
+    if not index.needs:
         return True
     return look.has_table(index.table) and set(index.needs) <= set(look.column_names(index.table))
 
 
 def drop_index(name: str, *, partitions: bool = False) -> None:
     del partitions  # SQLite has none
-    if objects.is_ours_on_sqlite("index", name):
+    if look.is_ours("index", name):
         sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
         sql.emit(objects.forget("index", name))

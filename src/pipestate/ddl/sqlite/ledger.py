@@ -1,8 +1,9 @@
-"""The ledger in a revision on SQLite; a script cannot look, so there it is for a database without one."""
+"""The ledger in a revision on SQLite.
+
+A script cannot look: there `install_ledger` adds nothing to an older ledger, and nothing is removed.
+"""
 
 from collections.abc import Sequence
-
-from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.notice import warn
@@ -25,7 +26,7 @@ def remove_ledger() -> None:
     tables = [
         table.name for table in reversed(ledger.tables) if table is not ledger.objects or not objects.kept()
     ]
-    if not sql.is_offline() and any(_is_worth_keeping(table) for table in tables):
+    if any(_is_worth_keeping(table) for table in tables):
         warn(KEPT)
         return
     for view in reversed(VIEWS):
@@ -35,7 +36,7 @@ def remove_ledger() -> None:
 
 
 def remove_objects() -> None:
-    if sql.is_offline() or not look.has_table(qualified("run", "sqlite")):  # one that stays keeps its tables
+    if not look.has_table(qualified("run", "sqlite")):  # one that stays keeps its tables
         sql.emit(f"DROP TABLE IF EXISTS {qualified('object', 'sqlite')}")
 
 
@@ -50,6 +51,6 @@ def _is_worth_keeping(table: str) -> bool:
 
 
 def _install(*, only: Sequence[str] | None) -> None:
-    more = [] if sql.is_offline() else additions(op.get_bind())
+    more = [] if sql.is_offline() else additions(look.connection())
     for statement in more + statements("sqlite", only=only):
         sql.emit(statement)

@@ -1,4 +1,8 @@
-"""Looking at a SQLite database before acting: here a revision is one transaction, so nobody comes between."""
+"""Looking at a SQLite database before acting: here a revision is one transaction, so nobody comes between.
+
+SQLite's SQL cannot look before it acts, as PostgreSQL's blocks do: every look goes through `connection`, which refuses
+to write a script.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,16 +11,40 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from pipestate.ddl import sql
+from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
 
 
+def connection() -> sa.Connection:
+    """Return the connection to look through; refuse a script, which would act without the look."""
+    if sql.is_offline():
+        revision = sql.current_revision()
+        raise MigrationError(
+            f"{f'revision {revision}' if revision else 'this revision'} looks at the database before it changes "
+            "anything, which a script for SQLite cannot: run it without --sql"
+        )
+    return op.get_bind()
+
+
 def inspector() -> sa.Inspector:
-    return sa.inspect(op.get_bind())
+    return sa.inspect(connection())
+
+
+def is_ours(kind: str, name: str) -> bool:
+    """Say whether `downgrade` may drop it: what the chain created, where the chain keeps a registry of that."""
+    if not objects.kept():
+        return True
+    query = f"SELECT count(*) FROM {objects.registry()} WHERE kind = ? AND name = ?"
+    return bool(connection().exec_driver_sql(query, (kind, name)).scalar())
 
 
 def has_table(table: str) -> bool:
     return inspector().has_table(table)
+
+
+def has_view(view: str) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND name = ?"
+    return bool(connection().exec_driver_sql(query, (view,)).scalar())
 
 
 def has_rows(table: str) -> bool:
@@ -24,7 +52,7 @@ def has_rows(table: str) -> bool:
 
 
 def scalar(query: str) -> Any:
-    return op.get_bind().exec_driver_sql(query).scalar()
+    return connection().exec_driver_sql(query).scalar()
 
 
 def column_names(table: str) -> list[str]:
@@ -34,13 +62,13 @@ def column_names(table: str) -> list[str]:
 def column_type(table: str, column: str) -> str:
     """The type as it was declared."""
     query = "SELECT type FROM pragma_table_info(?) WHERE name = ?"
-    declared = op.get_bind().exec_driver_sql(query, (table, column)).scalar()
+    declared = connection().exec_driver_sql(query, (table, column)).scalar()
     return str(declared or "INTEGER")
 
 
 def index_definition(index: str) -> str | None:
     query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?"
-    return op.get_bind().exec_driver_sql(query, (index,)).scalar()
+    return connection().exec_driver_sql(query, (index,)).scalar()
 
 
 def folded(statement: str) -> str:
@@ -61,7 +89,7 @@ def attached(table: str, kinds: str = "'index', 'trigger'") -> dict[str, str]:
     query = (
         f"SELECT name, sql FROM sqlite_master WHERE tbl_name = ? AND type IN ({kinds}) AND sql IS NOT NULL"
     )
-    return {row.name: row.sql for row in op.get_bind().exec_driver_sql(query, (table,))}
+    return {row.name: row.sql for row in connection().exec_driver_sql(query, (table,))}
 
 
 def key_of(table: str, given: Sequence[str] = ()) -> tuple[str, ...]:
@@ -87,7 +115,7 @@ def referring(table: str) -> list[str]:
 
 def needs_more(table: str, columns: Sequence[str]) -> list[str]:
     """List its other columns that must be given a value."""
-    rows = op.get_bind().exec_driver_sql(
+    rows = connection().exec_driver_sql(
         'SELECT name FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL', (table,)
     )
     return [row.name for row in rows if row.name not in columns]
@@ -95,19 +123,19 @@ def needs_more(table: str, columns: Sequence[str]) -> list[str]:
 
 def computed(table: str) -> list[str]:
     """List the columns that are computed from others."""
-    rows = op.get_bind().exec_driver_sql("SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 1", (table,))
+    rows = connection().exec_driver_sql("SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 1", (table,))
     return [row.name for row in rows]
 
 
 def created_as(table: str) -> str:
     """The CREATE TABLE as the file keeps it."""
     query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return str(op.get_bind().exec_driver_sql(query, (table,)).scalar())
+    return str(connection().exec_driver_sql(query, (table,)).scalar())
 
 
 def plain_columns(table: str) -> list[str]:
     """List the columns that can be written."""
-    rows = op.get_bind().exec_driver_sql("SELECT name FROM pragma_table_info(?)", (table,))
+    rows = connection().exec_driver_sql("SELECT name FROM pragma_table_info(?)", (table,))
     return [row.name for row in rows]
 
 
@@ -116,4 +144,4 @@ def counter_of(table: str) -> int | None:
     if not has_table("sqlite_sequence"):
         return None
     query = "SELECT seq FROM sqlite_sequence WHERE name = ?"
-    return op.get_bind().exec_driver_sql(query, (table,)).scalar()
+    return connection().exec_driver_sql(query, (table,)).scalar()

@@ -13,12 +13,12 @@ from pipestate.ddl.sqlite import archive, look
 
 def create_table(table: sa.Table, *indexes: Index) -> None:
     archive.bring_back_table(table.name)
-    if not sql.is_offline() and look.has_table(table.name):
+    if look.has_table(table.name):
         return
     statement = str(CreateTable(table).compile(dialect=sql.SQLITE)).strip()
     for column in keys_of_others(table):
         source, _, attribute = column.partition(".")
-        actual = "INTEGER" if sql.is_offline() else look.column_type(source, attribute)
+        actual = look.column_type(source, attribute)
         statement = statement.replace(KeyOf(column).get_col_spec(), actual)
     sql.emit(statement)
     for index in indexes:
@@ -28,9 +28,9 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
 
 
 def drop_table(name: str) -> None:
-    if not objects.is_ours_on_sqlite("table", name) or not (sql.is_offline() or look.has_table(name)):
+    if not look.is_ours("table", name) or not look.has_table(name):
         return
-    if not sql.is_offline() and look.has_rows(name):
+    if look.has_rows(name):
         archive.archive_table(GoingTable(name))
     else:
         sql.emit(f"DROP TABLE {sql.name(name)}")
@@ -42,13 +42,14 @@ def analyze_table(_table: str) -> None:
 
 
 def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
-    sql.emit(f"DROP VIEW IF EXISTS {sql.name(name)}")
+    if look.has_view(name):
+        return
     sql.emit(f"CREATE VIEW {sql.name(name)} AS {queries['sqlite']}")
     sql.emit(objects.remember("view", name))
 
 
 def drop_view(name: str) -> None:
-    if objects.is_ours_on_sqlite("view", name):
+    if look.is_ours("view", name):
         sql.emit(f"DROP VIEW IF EXISTS {sql.name(name)}")
     sql.emit(objects.forget("view", name))
 
