@@ -172,6 +172,42 @@ def test_rows_that_point_nowhere_are_named_before_anything_changes(pg_legacy: Ch
     assert pg_legacy.database.value(OWN_KEYS) == 0
 
 
+TIMED = f"{COLUMNS}, created_at timestamptz DEFAULT now()"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            f"CREATE TABLE {TABLE} ({TIMED}, PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at)",
+            f"CREATE TABLE states PARTITION OF {TABLE} DEFAULT",
+        ),
+        (
+            f"CREATE TABLE {TABLE} ({TIMED}, PRIMARY KEY (id, pipeline, created_at)) PARTITION BY LIST (pipeline)",
+            f"CREATE TABLE states PARTITION OF {TABLE} DEFAULT PARTITION BY RANGE (created_at)",
+            "CREATE TABLE states_2026 PARTITION OF states DEFAULT",
+        ),
+    ],
+    ids=["by time", "by time in its second level"],
+)
+def test_one_that_cannot_be_unique_is_refused_before_anything_changes(
+    pg_legacy: Chain, statements: tuple[str, ...]
+) -> None:
+    pg_legacy.upgrade("0003")
+    database = pg_legacy.database
+    database.run(*statements, *ROWS)
+    columns = f"SELECT attname::text FROM pg_attribute WHERE attrelid = '{TABLE}'::regclass AND attnum > 0"
+    before = database.rows(columns)
+    with pytest.raises(MigrationError) as refused:
+        pg_legacy.upgrade("0004")
+    assert str(refused.value) == (
+        f"{TABLE} is partitioned by created_at, so PostgreSQL cannot keep (content_item_id, pipeline) unique over "
+        "all of its partitions: partition it by these columns, or by one of them, then run the same again"
+    )
+    assert database.rows(columns) == before
+    assert (database.value(OWN_KEYS), pg_legacy.revision()) == (0, "0003")
+
+
 def test_an_index_of_that_name_that_is_another_one_is_named(pg_legacy: Chain) -> None:
     fill(pg_legacy, "by hash")
     pg_legacy.database.run(f"CREATE INDEX idx_cips_updated_at ON {TABLE} (status)")
