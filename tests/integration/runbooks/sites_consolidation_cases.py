@@ -190,6 +190,13 @@ BACKFILL = (
         "every compilation failed",
         "UPDATE sites SET compilation_completed = 0, compilation_failed = compilation_total",
     ),
+    case(
+        "backfill/failure-rate",
+        "nobody knows when the site was touched where all of them failed",
+        "UPDATE sites SET ocr_total = 10, ocr_completed = 10, ocr_failed = 0 WHERE ocr_total > 0",
+        "UPDATE sites SET ocr_total = 9000, ocr_completed = 0, ocr_failed = 9000, updated_at = NULL "
+        "WHERE subdomain = 'site020.example.gov'",
+    ),
 )
 
 READINESS = (
