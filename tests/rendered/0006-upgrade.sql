@@ -126,11 +126,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -180,11 +180,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -241,11 +241,11 @@ FROM stuck, known
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -294,11 +294,11 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -346,11 +346,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -400,11 +400,11 @@ ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
@@ -468,11 +468,11 @@ ORDER BY late.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -558,11 +558,11 @@ ORDER BY 2, 3
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -608,11 +608,11 @@ ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -662,11 +662,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -716,7 +716,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'f502923ecfc70e9aee0e58575a0f482a5413acf492468f47639b0cdc12069ba4', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '4c7ec69cfd78b93223471a1ec7cbedbd7d522fbf8357ce4482ec1f47e80aee7a', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -974,11 +974,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1028,11 +1028,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -1089,11 +1089,11 @@ FROM stuck, known
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -1142,11 +1142,11 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -1194,11 +1194,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1248,11 +1248,11 @@ ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
@@ -1316,11 +1316,11 @@ ORDER BY late.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -1406,11 +1406,11 @@ ORDER BY 2, 3
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -1456,11 +1456,11 @@ ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -1510,11 +1510,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -1564,7 +1564,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'f502923ecfc70e9aee0e58575a0f482a5413acf492468f47639b0cdc12069ba4', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '4c7ec69cfd78b93223471a1ec7cbedbd7d522fbf8357ce4482ec1f47e80aee7a', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1715,11 +1715,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1769,11 +1769,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -1830,11 +1830,11 @@ FROM stuck, known
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -1883,11 +1883,11 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -1935,11 +1935,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1989,11 +1989,11 @@ ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:655', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:661', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-site-progress-writes', 'outcome', outcome, 'level', 'block',
@@ -2057,11 +2057,11 @@ ORDER BY late.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -2147,11 +2147,11 @@ ORDER BY 2, 3
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -2197,11 +2197,11 @@ ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -2251,11 +2251,11 @@ ORDER BY p.updated_at NULLS FIRST, p.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:838', SQLERRM);
+      said := format('%4$s (%3$s)', 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:849', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backfill-complete', 'outcome', outcome, 'level', 'block',
@@ -2305,7 +2305,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'f502923ecfc70e9aee0e58575a0f482a5413acf492468f47639b0cdc12069ba4', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '4c7ec69cfd78b93223471a1ec7cbedbd7d522fbf8357ce4482ec1f47e80aee7a', '0006', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms

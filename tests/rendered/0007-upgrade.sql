@@ -126,11 +126,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -180,11 +180,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -241,11 +241,11 @@ FROM stuck, known
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -294,11 +294,11 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -346,11 +346,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -414,11 +414,11 @@ ORDER BY late.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -504,11 +504,11 @@ ORDER BY 2, 3
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -554,11 +554,11 @@ ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -608,7 +608,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'f502923ecfc70e9aee0e58575a0f482a5413acf492468f47639b0cdc12069ba4', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '4c7ec69cfd78b93223471a1ec7cbedbd7d522fbf8357ce4482ec1f47e80aee7a', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1292,11 +1292,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1346,11 +1346,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -1407,11 +1407,11 @@ FROM stuck, known
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -1460,11 +1460,11 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -1512,11 +1512,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -1580,11 +1580,11 @@ ORDER BY late.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -1670,11 +1670,11 @@ ORDER BY 2, 3
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -1720,11 +1720,11 @@ ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -1774,7 +1774,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'f502923ecfc70e9aee0e58575a0f482a5413acf492468f47639b0cdc12069ba4', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '4c7ec69cfd78b93223471a1ec7cbedbd7d522fbf8357ce4482ec1f47e80aee7a', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
@@ -1925,11 +1925,11 @@ SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHE
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:515', SQLERRM);
+      said := format('%4$s (%3$s)', 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:519', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'backup-taken', 'outcome', outcome, 'level', 'block',
@@ -1979,11 +1979,11 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:556', SQLERRM);
+      said := format('%4$s (%3$s)', 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:560', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'stuck-sites', 'outcome', outcome, 'level', 'block',
@@ -2040,11 +2040,11 @@ FROM stuck, known
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:570', SQLERRM);
+      said := format('%4$s (%3$s)', 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:589', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'health-score', 'outcome', outcome, 'level', 'block',
@@ -2093,11 +2093,11 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:606', SQLERRM);
+      said := format('%4$s (%3$s)', 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:612', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'reconciliation-runs', 'outcome', outcome, 'level', 'block',
@@ -2145,11 +2145,11 @@ FROM pipeline_reconciliation
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:633', SQLERRM);
+      said := format('%4$s (%3$s)', 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:639', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'manual-interventions', 'outcome', outcome, 'level', 'block',
@@ -2213,11 +2213,11 @@ ORDER BY late.subdomain
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:672', SQLERRM);
+      said := format('%4$s (%3$s)', 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:681', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'recent-legacy-column-writes', 'outcome', outcome, 'level', 'block',
@@ -2303,11 +2303,11 @@ ORDER BY 2, 3
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 0 THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', left(n || ' rows' || coalesce(', the first ' || seen::text, ''), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:707', SQLERRM);
+      said := format('%4$s (%3$s)', 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:715', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'no-dependents', 'outcome', outcome, 'level', 'block',
@@ -2353,11 +2353,11 @@ ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
   EXCEPTION
     WHEN SQLSTATE 'PSTRO' THEN
       outcome := CASE WHEN n = 1 AND held THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', left(coalesce(seen::text, n || ' rows'), 300));
+      said := format('observed %4$s, required %2$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', left(coalesce(seen::text, n || ' rows'), 300));
     WHEN query_canceled THEN
-      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782');
+      said := format('cancelled, or took longer than 30 s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793');
     WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:782', SQLERRM);
+      said := format('%4$s (%3$s)', 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:793', SQLERRM);
   END;
   PERFORM set_config('pipestate.look', jsonb_set(look, '{results}', (look -> 'results') || jsonb_build_object(
     'check_id', 'soak', 'outcome', outcome, 'level', 'block',
@@ -2407,7 +2407,7 @@ BEGIN
   END IF;
     WITH recorded AS (
       INSERT INTO pipestate.run (event, actor, runbook, phase, gate, runbook_sha256, revision, passed, failed, warned, errored, skipped, reason)
-      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, 'f502923ecfc70e9aee0e58575a0f482a5413acf492468f47639b0cdc12069ba4', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
+      VALUES (CASE WHEN found IS NOT NULL THEN 'force' ELSE 'gate' END, current_user, 'sites-consolidation', 'readiness', CASE WHEN found IS NOT NULL THEN 'closed' ELSE 'open' END, '4c7ec69cfd78b93223471a1ec7cbedbd7d522fbf8357ce4482ec1f47e80aee7a', '0007', (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'passed'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'failed' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome IN ('failed', 'errored') AND judged.level = 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'errored' AND judged.level <> 'warn'), (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_to_recordset(look -> 'results') AS judged (outcome text, level text) WHERE judged.outcome = 'skipped'), CASE WHEN found IS NOT NULL THEN '' END) RETURNING run.id
     )
     INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed, message, duration_ms)
     SELECT recorded.id, judged.check_id, judged.outcome, judged.level, judged.required, judged.observed, judged.message, judged.duration_ms
