@@ -11,7 +11,7 @@ from integration.runbooks.content_item_pipeline_state_cases import PAGE as CONTE
 from integration.runbooks.queue_cutover_cases import PAGE as QUEUE_CUTOVER
 from integration.runbooks.sites_consolidation_cases import PAGE as SITES_CONSOLIDATION
 from pipestate.runbook.lint import lint
-from verdicts import checks_of, not_passed, verdicts
+from verdicts import checks_of, not_passed, rows_of, verdicts
 
 PAGES = (SITES_CONSOLIDATION, CONTENT_ITEM_PIPELINE_STATE, QUEUE_CUTOVER)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -70,8 +70,12 @@ def test_a_check_turns_alone_and_shows_why(
         assert found[case.check].outcome is case.outcome, found[case.check].message
         assert set(not_passed(found)) == case.turned
         assert len(found[case.check].evidence) <= 10
-        if case.shows:
-            assert found[case.check].evidence, "nothing is shown"
+        shown = [" ".join(map(str, row)) for row in rows_of(found[case.check])]
+        if case.shows is None:
+            assert shown == []
+        else:
+            assert shown, "nothing is shown"
+            assert not case.shows or f" {case.shows} " in f" {shown[0]} "
 
 
 @every_page
