@@ -25,7 +25,8 @@ class Case:
     """A healthy database, broken in one respect.
 
     `check` is `phase/id`; it must turn to `outcome`, and no other but those in `also`, which cannot hold
-    without it. An engine without a change has no such case. `shows`: there is a row that shows why.
+    without it. An engine without a change has no such case. `shows` is what the first row of its evidence
+    says, in whole words; None where there is no row to show.
     """
 
     check: str
@@ -33,7 +34,7 @@ class Case:
     postgresql: Change = ()
     sqlite: Change = ()
     also: frozenset[str] = frozenset()
-    shows: bool = True
+    shows: str | None = ""
     outcome: Outcome = Outcome.FAILED
 
     @property
@@ -61,7 +62,7 @@ def case(
     *statements: str,
     only: str | None = None,
     also: str = "",
-    shows: bool = True,
+    shows: str | None = "",
 ) -> Case:
     """The same statements on both engines, or on the `only` one; `also` names checks of its phase by their id."""
     phase = check.partition("/")[0]

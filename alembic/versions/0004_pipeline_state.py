@@ -1,8 +1,8 @@
 """Expand: `content_item_pipeline_state`, one row for each content item and pipeline.
 
 Why: processing state by pipeline, in place of one flag for all. A table that the application made
-itself, without the foreign key or the rules, perhaps partitioned, is brought to the same definition
-with every row kept; rows that break a rule are named, and nothing is changed until they are fixed.
+itself, without the foreign key or the rules, perhaps partitioned by item or pipeline, is brought to the same
+definition with every row kept; rows that break a rule are named, and nothing is changed until they are fixed.
 Lock: on an adopted table, ACCESS EXCLUSIVE for milliseconds at a time; on `content_items`,
 SHARE ROW EXCLUSIVE for as long as it takes to declare the foreign key.
 Verified by: content-item-pipeline-state, phase `schema`.
@@ -53,7 +53,8 @@ FOREIGN_KEY = "fk_cips_content_item"
 
 def upgrade() -> None:
     columns = ("id", "content_item_id", "pipeline", "status")
-    refuse_wrong_shapes([Shape(TABLE, key="id", columns=columns, partitions=True)])
+    unique = ("content_item_id", "pipeline")
+    refuse_wrong_shapes([Shape(TABLE, key="id", columns=columns, partitions=True, unique=unique)])
     create_table(content_items())  # not there where 0001 was stamped
     lock_tables("content_items", mode="SHARE ROW EXCLUSIVE")  # for the foreign key
     create_table(pipeline_state(), *INDEXES)

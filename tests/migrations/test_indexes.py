@@ -6,9 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from alembics import Chain, psql
+from bed import Database
 from pipestate.ddl.failure import MigrationError
+from verdicts import not_passed, shipped, verdicts
 
 NAME = "uix_cips_content_item_pipeline"
+STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
+COUNTERS = [f"{stage}_{what}" for stage in STAGES for what in ("total", "completed", "failed")]
 
 
 class Said(logging.Handler):
@@ -93,14 +97,37 @@ def test_an_index_of_the_right_name_with_another_definition_is_rebuilt_and_said(
     assert NAME in definition(legacy_0003, NAME), "it was the application's, and stays"
 
 
-def test_the_index_of_a_real_application_gets_its_predicate(legacy_chain: Chain) -> None:
-    legacy_chain.upgrade("0002")
-    legacy_chain.database.run(
-        "ALTER TABLE sites ADD COLUMN coordinator_enqueued BOOLEAN NOT NULL DEFAULT FALSE",
+def own_counters(database: Database) -> None:
+    """The head of the application's own chain: all counters, and an index whose predicate its models do not have."""
+    time = "TIMESTAMP" if database.is_sqlite else "TIMESTAMP WITH TIME ZONE"
+    columns = {
+        "current_stage": "VARCHAR",
+        **dict.fromkeys(("started_at", "updated_at", "last_error_at"), time),
+        **dict.fromkeys(COUNTERS, "INTEGER DEFAULT 0 NOT NULL"),
+        "coordinator_enqueued": "BOOLEAN DEFAULT FALSE NOT NULL",
+        "last_error_stage": "VARCHAR",
+        "last_error_message": "TEXT",
+    }
+    database.run(
+        *(f"ALTER TABLE sites ADD COLUMN {name} {kind}" for name, kind in columns.items()),
+        "CREATE INDEX idx_sites_current_stage ON sites (current_stage)",
+        "CREATE INDEX idx_sites_updated_at ON sites (updated_at)",
         "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued)",
+        "UPDATE sites SET current_stage = 'ocr', ocr_total = 7",
     )
-    legacy_chain.upgrade("0003")
+
+
+def test_the_index_of_a_real_application_gets_its_predicate_and_it_is_said(
+    legacy_chain: Chain, said: list[str]
+) -> None:
+    own_counters(legacy_chain.database)
+    legacy_chain.upgrade("0005")
+    (line,) = [line for line in said if "was another one" in line]
+    assert line.startswith("index idx_sites_coordinator_enqueued was another one (CREATE INDEX")
+    assert "rebuilt as CREATE INDEX idx_sites_coordinator_enqueued" in line
     assert "WHERE" in definition(legacy_chain, "idx_sites_coordinator_enqueued")
+    assert legacy_chain.database.value("SELECT sum(ocr_total) FROM sites") == 2100
+    assert not_passed(verdicts(legacy_chain.database, shipped("sites-consolidation"), "expand")) == {}
 
 
 @pytest.mark.parametrize(

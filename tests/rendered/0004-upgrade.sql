@@ -64,6 +64,14 @@ IF to_regclass('content_item_pipeline_state') IS NOT NULL AND NOT EXISTS (SELECT
 END IF;
 END $pipestate$;
 
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
+IF (SELECT string_agg(DISTINCT a.attname::text, ', ') FROM pg_partition_tree(to_regclass('content_item_pipeline_state')) t JOIN pg_partitioned_table p ON p.partrelid = t.relid JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[]) WHERE a.attname NOT IN ('content_item_id', 'pipeline')) IS NOT NULL THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('content_item_pipeline_state is partitioned by %s, so PostgreSQL cannot keep (content_item_id, pipeline) unique over all of its partitions: partition it by these columns, or by one of them, then run the same again', (SELECT string_agg(DISTINCT a.attname::text, ', ') FROM pg_partition_tree(to_regclass('content_item_pipeline_state')) t JOIN pg_partitioned_table p ON p.partrelid = t.relid JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[]) WHERE a.attname NOT IN ('content_item_id', 'pipeline')));
+END IF;
+END $pipestate$;
+
 DO $pipestate$
 DECLARE
   nameless boolean;

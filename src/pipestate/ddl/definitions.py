@@ -50,13 +50,15 @@ class Index:
 class Shape:
     """What a table of that name must have, where it exists, to be the one that we mean.
 
-    With `partitions` it may be partitioned: its key is then the first column of a unique index.
+    With `partitions` it may be partitioned: its key is then the first column of a unique index. `unique` names the
+    columns that the chain will make unique together: PostgreSQL does so only where it is partitioned by these alone.
     """
 
     table: str
     key: str
     columns: tuple[str, ...]
     partitions: bool = False
+    unique: tuple[str, ...] = ()
 
 
 class KeyOf(UserDefinedType[Any]):

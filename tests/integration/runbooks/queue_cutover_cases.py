@@ -79,24 +79,27 @@ def add_result(job: int, number: int, status: str, minutes: int) -> str:
 
 def broken_index(phase: str) -> Iterator[Case]:
     drop = f"DROP INDEX {INDEX}"
-    yield case(f"{phase}/idempotency-index", "dropped", drop)
+    yield case(f"{phase}/idempotency-index", "dropped", drop, shows="no index over idempotency_key")
     yield case(
         f"{phase}/idempotency-index",
         "not unique",
         drop,
         f"CREATE INDEX {INDEX} ON job_results (idempotency_key)",
+        shows="not unique",
     )
     yield case(
         f"{phase}/idempotency-index",
         "over more columns",
         drop,
         f"CREATE UNIQUE INDEX {INDEX} ON job_results (idempotency_key, job_id)",
+        shows="over other columns",
     )
     yield case(
         f"{phase}/idempotency-index",
         "partial",
         drop,
         f"CREATE UNIQUE INDEX {INDEX} ON job_results (idempotency_key) WHERE status = 'submitted'",
+        shows="not for all rows",
     )
     yield case(
         f"{phase}/idempotency-index",
@@ -111,8 +114,10 @@ def broken_index(phase: str) -> Iterator[Case]:
 
 def broken_observation(phase: str, check: str, name: str, first_bad: float) -> Iterator[Case]:
     also = "stable-hours" if phase in ("cutover", "cleanup") else ""
-    yield case(f"{phase}/{check}", "out of bounds", observe(name, first_bad), also=also)
-    yield case(f"{phase}/{check}", "unknown", observe(name, -1), also=also)
+    yield case(
+        f"{phase}/{check}", "out of bounds", observe(name, first_bad), also=also, shows=f"{first_bad:.1f}"
+    )
+    yield case(f"{phase}/{check}", "unknown", observe(name, -1), also=also, shows="-1.0")
     yield case(
         f"{phase}/{check}",
         "stale",
@@ -124,21 +129,27 @@ def broken_observation(phase: str, check: str, name: str, first_bad: float) -> I
         "missing",
         f"DELETE FROM pipestate.observation WHERE name = '{name}'",
         also=also,
-        shows=False,
+        shows=None,  # its evidence are observations, and there is none
     )
 
 
 def broken_loss(phase: str, minutes: int) -> Iterator[Case]:
     """`minutes`: as old as the phase's window still sees."""
     check = "jobs-without-results"
-    yield case(f"{phase}/{check}", "no results", add_job(21, minutes))
-    yield case(f"{phase}/{check}", "no results, size unknown", add_job(21, minutes, size="NULL"))
+    yield case(f"{phase}/{check}", "no results", add_job(21, minutes), shows="no results 21")
+    yield case(
+        f"{phase}/{check}",
+        "no results, size unknown",
+        add_job(21, minutes, size="NULL"),
+        shows="no results 21",
+    )
     yield case(
         f"{phase}/{check}",
         "partly processed",
         add_job(21, minutes, "in_progress"),
         add_result(21, 0, "submitted", minutes),
         add_result(21, 1, "failed", minutes),
+        shows="partly processed 21",
     )
     yield case(
         f"{phase}/{check}",
@@ -152,42 +163,55 @@ def broken_loss(phase: str, minutes: int) -> Iterator[Case]:
         "one directory twice",
         "UPDATE job_results SET directory_name = 'dir0' WHERE job_id = 5 AND directory_name = 'dir1'",
         "UPDATE jobs SET status = 'in_progress' WHERE id = 5",
+        shows="partly processed 5",
     )
 
 
 def broken_agreement(phase: str) -> Iterator[Case]:
     """20 jobs are compared: one that differs is exactly 95 %, and that is not more than 95."""
-    yield case(f"{phase}/agreement", "fails there only", "UPDATE jobs SET status = 'failed' WHERE id = 7")
+    yield case(
+        f"{phase}/agreement",
+        "fails there only",
+        "UPDATE jobs SET status = 'failed' WHERE id = 7",
+        shows="failed completed",
+    )
     yield case(
         f"{phase}/agreement",
         "fails here only",
         "UPDATE job_results SET status = 'failed' WHERE job_id = 7 AND directory_name = 'dir0'",
+        shows="completed failed",
     )
     yield case(
         f"{phase}/agreement",
         "half done here",
         "DELETE FROM job_results WHERE job_id = 7 AND directory_name = 'dir0'",
         also="jobs-without-results" if phase == "shadow" else "processed",
+        shows="completed open",
     )
     yield case(
         f"{phase}/agreement",
         "still submitting here",
         "UPDATE job_results SET status = 'submitting' WHERE job_id = 7 AND directory_name = 'dir0'",
         also="jobs-without-results" if phase == "shadow" else "processed",
+        shows="completed open",
     )
 
 
 def broken_workers(phase: str) -> Iterator[Case]:
     yield case(
-        f"{phase}/stale-workers", "silent", "UPDATE worker_heartbeats SET last_heartbeat = <3 minutes ago>"
+        f"{phase}/stale-workers",
+        "silent",
+        "UPDATE worker_heartbeats SET last_heartbeat = <3 minutes ago>",
+        shows="silent w1",
     )
     yield case(
         f"{phase}/stale-workers",
         "silent while starting",
         "INSERT INTO worker_heartbeats (worker_id, queue_name, status, last_heartbeat) "
         "VALUES ('w2', 'jobs', 'starting', <3 minutes ago>)",
+        shows="silent w2",
     )
-    yield case(f"{phase}/stale-workers", "none", "DELETE FROM worker_heartbeats")
+    yield case(f"{phase}/stale-workers", "none", "DELETE FROM worker_heartbeats", shows="no workers")
 
 
 def broken_stability(phase: str, hours: int) -> Iterator[Case]:
@@ -200,20 +224,28 @@ def broken_stability(phase: str, hours: int) -> Iterator[Case]:
         "out of bounds, by a clock that is ahead",
         observe(PROBES[0], 101, -30),
         also="queue-depth",
+        shows="in the future sqs_queue_depth",
     )
     bounds = zip(PROBES, (101, 1, 601, 1), strict=True)
     for name, value in bounds:
-        yield case(f"{phase}/stable-hours", f"{name} out of bounds", observe(name, value, inside))
+        yield case(
+            f"{phase}/stable-hours",
+            f"{name} out of bounds",
+            observe(name, value, inside),
+            shows=f"out of bounds {name} {value}.0",
+        )
     yield case(
         f"{phase}/stable-hours",
         "a gap",
         f"DELETE FROM pipestate.observation WHERE name = 'sqs_queue_depth' "
         f"AND observed_at > <{inside + 60} minutes ago> AND observed_at < <{inside - 90} minutes ago>",
+        shows="more than an hour without an observation before it sqs_queue_depth",
     )
     yield case(
         f"{phase}/stable-hours",
         "a short history",
         f"DELETE FROM pipestate.observation WHERE observed_at < <{inside} minutes ago>",
+        shows="the history begins",
     )
 
 
@@ -227,19 +259,27 @@ def broken_success(phase: str) -> Iterator[Case]:
         f"{phase}/success-rate",
         "a job of which nothing succeeded",
         "UPDATE job_results SET status = 'failed' WHERE job_id = 5",
+        shows="nothing succeeded 5",
     )
 
 
 CASES = (
-    case("dual-write/processed", "no results", add_job(21, 60)),
+    case("dual-write/processed", "no results", add_job(21, 60), shows="not in queue_history 21"),
     case("dual-write/processed", "only begun", add_job(21, 60), add_result(21, 0, "submitting", 60)),
     case(
         "dual-write/processed",
         "1 result of 50",
         add_job(21, 60, size="50"),
         add_result(21, 0, "submitted", 60),
+        shows="not all of its results 21",
     ),
-    case("dual-write/processed", "no jobs", "DELETE FROM jobs", also="agreement"),
+    case(
+        "dual-write/processed",
+        "no jobs",
+        "DELETE FROM jobs",
+        also="agreement",
+        shows="no job in the last 24 hours",
+    ),
     *broken_agreement("dual-write"),
     *broken_index("dual-write"),
     *broken_observation("dual-write", "prefect-errors", "prefect_failed_runs", 1),
@@ -248,20 +288,22 @@ CASES = (
         "shadow/p95-latency",
         "two slow jobs of twenty",
         "UPDATE job_results SET updated_at = <55 minutes ago> WHERE job_id IN (5, 6) AND directory_name = 'dir2'",
+        shows="ended late",
     ),
-    case("shadow/p95-latency", "two stuck jobs", add_job(21, 9), add_job(22, 8)),
+    case("shadow/p95-latency", "two stuck jobs", add_job(21, 9), add_job(22, 8), shows="has not ended 21"),
     case(
         "shadow/success-rate",
         "too many failures",
         f"UPDATE job_results SET status = 'failed' WHERE job_id = {LARGE} AND id % 8 = 0",
         f"UPDATE jobs SET status = 'failed' WHERE id = {LARGE}",
+        shows="some failed 1",
     ),
     case(
         "shadow/success-rate",
         "nothing finished",
         "DELETE FROM jobs",
         also="p95-latency jobs-without-results agreement",
-        shows=False,
+        shows=None,  # its evidence are results, and there is none
     ),
     *broken_loss("shadow", 23 * 60),
     *broken_agreement("shadow"),

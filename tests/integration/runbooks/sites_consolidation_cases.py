@@ -10,12 +10,18 @@ COLUMN = "ALTER TABLE sites ADD COLUMN status VARCHAR"
 
 
 EXPAND = (
-    case("expand/counter-columns", "a column is missing", "ALTER TABLE sites DROP COLUMN last_error_at"),
+    case(
+        "expand/counter-columns",
+        "a column is missing",
+        "ALTER TABLE sites DROP COLUMN last_error_at",
+        shows="missing last_error_at",
+    ),
     case(
         "expand/counter-columns",
         "a counter may be NULL",
         "ALTER TABLE sites ALTER COLUMN ocr_failed DROP NOT NULL",
         only="postgresql",
+        shows="not as promised ocr_failed",
     ),
     case(
         "expand/counter-columns",
@@ -28,6 +34,7 @@ EXPAND = (
         "a time has no zone",
         "ALTER TABLE sites ALTER COLUMN last_error_at TYPE timestamp",
         only="postgresql",
+        shows="not as promised last_error_at",
     ),
     case(
         "expand/counter-columns",
@@ -35,7 +42,12 @@ EXPAND = (
         "ALTER TABLE sites DROP COLUMN last_error_at",
         "ALTER TABLE sites ADD COLUMN last_error_at VARCHAR",
     ),
-    case("expand/counter-indexes", "one is missing", "DROP INDEX idx_sites_updated_at"),
+    case(
+        "expand/counter-indexes",
+        "one is missing",
+        "DROP INDEX idx_sites_updated_at",
+        shows="missing idx_sites_updated_at",
+    ),
     case(
         "expand/counter-indexes",
         "one is on another column",
@@ -61,6 +73,7 @@ EXPAND = (
         "one has no predicate",
         "DROP INDEX idx_sites_coordinator_enqueued",
         "CREATE INDEX idx_sites_coordinator_enqueued ON sites (subdomain, coordinator_enqueued)",
+        shows="not as promised idx_sites_coordinator_enqueued",
     ),
     case(
         "expand/counter-indexes",
@@ -73,8 +86,14 @@ EXPAND = (
         "an interrupted build left it invalid",
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_sites_updated_at'::regclass",
         only="postgresql",
+        shows="left invalid by an interrupted build idx_sites_updated_at",
     ),
-    case("expand/gate-indexes", "that of contradictions is missing", "DROP INDEX idx_sites_contradictions"),
+    case(
+        "expand/gate-indexes",
+        "that of contradictions is missing",
+        "DROP INDEX idx_sites_contradictions",
+        shows="missing idx_sites_contradictions",
+    ),
     case("expand/gate-indexes", "that of rows at ocr is missing", "DROP INDEX idx_site_progress_ocr"),
     *(
         case("expand/gate-indexes", f"{name} is missing", f"DROP INDEX {name}", only="postgresql")
@@ -95,6 +114,7 @@ BACKFILL = (
         "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
         "WHERE subdomain = 'site006.example.gov'",
         also="readiness/backfill-complete",
+        shows="site006.example.gov",
     ),
     case(
         "backfill/backfill-complete",
@@ -116,16 +136,19 @@ BACKFILL = (
         "backfill/counters-consistent",
         "a completed site waits for a coordinator",
         "UPDATE sites SET coordinator_enqueued = true WHERE subdomain = 'site001.example.gov'",
+        shows="completed, but waits for a coordinator site001.example.gov",
     ),
     case(
         "backfill/counters-consistent",
         "jobs are counted for a site without a stage",
         "INSERT INTO sites (subdomain, ocr_total) VALUES ('lost.example.gov', 3)",
+        shows="has jobs, but no stage lost.example.gov",
     ),
     case(
         "backfill/deferred-coordinators",
         "there are some",
         observation("deferred_coordinators", 3, "1 minutes ago"),
+        shows="3.0",
     ),
     case(
         "backfill/deferred-coordinators",
@@ -136,7 +159,7 @@ BACKFILL = (
         "backfill/deferred-coordinators",
         "nobody has looked",
         "DELETE FROM pipestate.observation WHERE name = 'deferred_coordinators'",
-        shows=False,
+        shows=None,  # its evidence are observations, and there is none
     ),
     case("backfill/failed-ocr-jobs", "there are some", observation("failed_ocr_jobs", 1, "1 minutes ago")),
     case(
@@ -148,7 +171,7 @@ BACKFILL = (
         "backfill/failed-ocr-jobs",
         "nobody has looked",
         "DELETE FROM pipestate.observation WHERE name = 'failed_ocr_jobs'",
-        shows=False,
+        shows=None,  # its evidence are observations, and there is none
     ),
     case(
         "backfill/end-to-end",
@@ -177,7 +200,7 @@ BACKFILL = (
         "it has never run",
         "DELETE FROM pipeline_reconciliation",
         also="readiness/reconciliation-runs readiness/manual-interventions",
-        shows=False,
+        shows=None,  # its evidence are runs, and there is none
     ),
     case(
         "backfill/failure-rate",
@@ -190,6 +213,14 @@ BACKFILL = (
         "every compilation failed",
         "UPDATE sites SET compilation_completed = 0, compilation_failed = compilation_total",
     ),
+    case(
+        "backfill/failure-rate",
+        "nobody knows when the site was touched where all of them failed",
+        "UPDATE sites SET ocr_total = 10, ocr_completed = 10, ocr_failed = 0 WHERE ocr_total > 0",
+        "UPDATE sites SET ocr_total = 9000, ocr_completed = 0, ocr_failed = 9000, updated_at = NULL "
+        "WHERE subdomain = 'site020.example.gov'",
+        shows="site020.example.gov",
+    ),
 )
 
 READINESS = (
@@ -197,11 +228,13 @@ READINESS = (
         "readiness/stuck-sites",
         "one of three",
         f"UPDATE sites SET updated_at = <3 hours ago> WHERE {IN_FLIGHT}",
+        shows="site010.example.gov",
     ),
     case(
         "readiness/stuck-sites",
         "nobody knows when it was touched",
         f"UPDATE sites SET updated_at = NULL WHERE {IN_FLIGHT}",
+        shows="site010.example.gov",
     ),
     case(
         "readiness/backfill-complete",
@@ -222,6 +255,7 @@ READINESS = (
         "one of the last ten found five",
         reconciliation("2 minutes ago", found=5),
         *(reconciliation("1 minutes ago") for _ in range(9)),
+        shows="found five or more",
     ),
     case(
         "readiness/reconciliation-runs",
@@ -229,13 +263,14 @@ READINESS = (
         "UPDATE pipeline_reconciliation SET finished_at = <7 hours ago> "
         "WHERE triggered_by = 'cron' AND finished_at > <1 days ago>",
         also="backfill/reconciliation-schedule",
+        shows="too long ago",
     ),
     case(
         "readiness/reconciliation-runs",
         "there were only nine",
         "DELETE FROM pipeline_reconciliation WHERE triggered_by = 'cron' "
         "AND id NOT IN (SELECT id FROM pipeline_reconciliation ORDER BY id DESC LIMIT 9)",
-        shows=False,
+        shows=None,  # nothing is wrong with the nine
     ),
     case(
         "readiness/manual-interventions",
@@ -247,17 +282,19 @@ READINESS = (
         "the ledger is six days old",
         "DELETE FROM pipeline_reconciliation WHERE started_at < <6 days ago>",
         reconciliation("6 days ago"),
-        shows=False,
+        shows=None,  # nobody had to help on the days that are known
     ),
     case(
         "readiness/recent-site-progress-writes",
         "a row was updated 23 hours ago",
         "UPDATE site_progress SET updated_at = <23 hours ago> WHERE subdomain = 'site001.example.gov'",
+        shows="updated within 24 hours site001.example.gov",
     ),
     case(
         "readiness/recent-site-progress-writes",
         "a row was begun 23 hours ago",
         "UPDATE site_progress SET started_at = <23 hours ago> WHERE subdomain = 'site001.example.gov'",
+        shows="begun within 24 hours site001.example.gov",
     ),
     *(
         case(
@@ -272,21 +309,25 @@ READINESS = (
         "with a blank for the T",
         "UPDATE sites SET last_updated = replace(<text 1 hours ago>, 'T', ' ') "
         "WHERE subdomain = 'site001.example.gov'",
+        shows="site001.example.gov",
     ),
     case(
         "readiness/no-dependents",
         "a view on the table",
         "CREATE VIEW app_progress AS SELECT * FROM site_progress",
+        shows="site_progress",
     ),
     case(
         "readiness/no-dependents",
         "a view on a column",
         "CREATE VIEW app_status AS SELECT subdomain, status FROM sites",
+        shows="app_status",
     ),
     case(
         "readiness/no-dependents",
         "a foreign key to the table",
         "CREATE TABLE app_notes (site VARCHAR REFERENCES site_progress (subdomain))",
+        shows="app_notes",
     ),
     case(
         "readiness/no-dependents",
@@ -294,12 +335,14 @@ READINESS = (
         "UPDATE sites SET last_extracted = subdomain",
         "CREATE UNIQUE INDEX app_unique ON sites (last_extracted)",
         "CREATE TABLE app_notes (extracted VARCHAR REFERENCES sites (last_extracted))",
+        shows="app_notes",
     ),
     case(
         "readiness/no-dependents",
         "a publication of the table",
         "CREATE PUBLICATION app_out FOR TABLE site_progress",
         only="postgresql",
+        shows="app_out",
     ),
     case(
         "readiness/no-dependents",
@@ -307,6 +350,7 @@ READINESS = (
         "CREATE FUNCTION app_sync() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN UPDATE site_progress SET stage_total = 1; RETURN NEW; END'",
         only="postgresql",
+        shows="names it site_progress function app_sync()",
     ),
     case(
         "readiness/no-dependents",
@@ -314,6 +358,7 @@ READINESS = (
         "CREATE FUNCTION app_state(text) RETURNS text LANGUAGE sql AS "
         "'SELECT status FROM sites WHERE subdomain = $1'",
         only="postgresql",
+        shows="names it sites.status function app_state(text)",
     ),
     case(
         "readiness/no-dependents",
@@ -322,6 +367,7 @@ READINESS = (
         "'SELECT count(*) FROM jobs j, sites WHERE j.status = sites.status'",
         only="postgresql",
         also="readiness/possible-dependents",
+        shows="app_jobs()",
     ),
     case(
         "readiness/no-dependents",
@@ -330,6 +376,7 @@ READINESS = (
         "'BEGIN UPDATE jobs SET status = NEW.status; RETURN NEW; END'",
         "CREATE TRIGGER app_tell AFTER UPDATE ON sites FOR EACH ROW EXECUTE FUNCTION app_told()",
         only="postgresql",
+        shows="app_told()",
     ),
     case(
         "readiness/possible-dependents",
@@ -337,6 +384,7 @@ READINESS = (
         "CREATE FUNCTION app_jobs() RETURNS bigint LANGUAGE sql AS "
         "'SELECT count(*) FROM jobs j, sites s WHERE j.status = s.current_stage'",
         only="postgresql",
+        shows="app_jobs()",
     ),
     case(
         "readiness/no-dependents",
@@ -344,12 +392,14 @@ READINESS = (
         "CREATE FUNCTION app_noop() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
         "CREATE TRIGGER app_watch BEFORE UPDATE OF status ON sites FOR EACH ROW EXECUTE FUNCTION app_noop()",
         only="postgresql",
+        shows="app_watch",
     ),
     case(
         "readiness/no-dependents",
         "a policy on a column",
         "CREATE POLICY app_policy ON sites USING (status <> 'hidden')",
         only="postgresql",
+        shows="app_policy",
     ),
     case(
         "readiness/no-dependents",
@@ -357,37 +407,39 @@ READINESS = (
         "CREATE TRIGGER app_sync AFTER UPDATE ON sites BEGIN "
         "UPDATE site_progress SET stage_total = 1 WHERE subdomain = NEW.subdomain; END",
         only="sqlite",
+        shows="app_sync",
     ),
     case(
         "readiness/soak",
         "it did not hold yesterday",
         recorded("1 days ago", "closed"),
         recorded("1 hours ago", "open"),
+        shows="the gate was closed",
     ),
     case(
         "readiness/soak",
         "it has held for six days",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",
-        shows=False,
+        shows="the records begin here",
     ),
     case(
         "readiness/soak",
         "the last record is three days old",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",
-        shows=False,
+        shows="no record for more than two days after it",
     ),
     case(
         "readiness/soak",
         "the two records in between are eight days apart",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <25 hours ago> "
         "AND recorded_at > <9 days ago>",
-        shows=False,
+        shows="no record for more than two days after it",
     ),
     case(
         "readiness/soak",
         "nothing is on record",
         "DELETE FROM pipestate.run WHERE phase = 'backfill'",
-        shows=False,
+        shows=None,  # its evidence are records, and there is none
     ),
     *(
         case("readiness/rehearsed", what, *statements, only="postgresql")
@@ -425,63 +477,73 @@ CLEANUP = (
         "cleanup/site-progress-dropped",
         "somebody made it anew",
         "CREATE TABLE site_progress (subdomain VARCHAR PRIMARY KEY)",
+        shows="site_progress",
     ),
-    case("cleanup/legacy-columns-dropped", "somebody added one anew", COLUMN),
+    case(
+        "cleanup/legacy-columns-dropped", "somebody added one anew", COLUMN, shows="it is there again status"
+    ),
     case(
         "cleanup/archive-complete",
         "the archived table was dropped without a purge",
         "DROP TABLE pipestate_archive.site_progress",
         only="postgresql",
+        shows="it is not in the archive site_progress",
     ),
     case(
         "cleanup/archive-complete",
         "the archived values were dropped without a purge",
         "DROP TABLE pipestate_archive.sites_columns_0007",
         only="postgresql",
+        shows="it is not in the archive sites",
     ),
     case(
         "cleanup/archive-complete",
         "an archived column was dropped",
         "ALTER TABLE pipestate_archive.sites_columns_0007 DROP COLUMN last_deployed",
         only="postgresql",
+        shows="columns of it are missing sites",
     ),
     case(
         "cleanup/archive-complete",
         "the archived values were emptied",
         "TRUNCATE pipestate_archive.sites_columns_0007",
         only="postgresql",
+        shows="it is empty, and there were sites sites",
     ),
     case(
         "cleanup/archive-complete",
         "the manifest does not know it",
         "DELETE FROM pipestate_archive.manifest WHERE kind = 'columns'",
         only="postgresql",
-        shows=False,
+        shows="the manifest does not know it sites",
     ),
     case(
         "cleanup/archive-complete",
         "the archived table was dropped without a purge",
         "DROP TABLE pipestate_archive_site_progress",
         only="sqlite",
+        shows="it is not in the archive site_progress",
     ),
     case(
         "cleanup/archive-complete",
         "the archived values were dropped without a purge",
         "DROP TABLE pipestate_archive_sites_columns_0007",
         only="sqlite",
+        shows="it is not in the archive sites",
     ),
     case(
         "cleanup/archive-complete",
         "an archived column was dropped",
         "ALTER TABLE pipestate_archive_sites_columns_0007 DROP COLUMN last_deployed",
         only="sqlite",
+        shows="columns of it are missing sites",
     ),
     case(
         "cleanup/archive-complete",
         "the manifest does not know it",
         "DELETE FROM pipestate_archive_manifest WHERE kind = 'columns'",
         only="sqlite",
-        shows=False,
+        shows="the manifest does not know it sites",
     ),
 )
 

@@ -11,7 +11,7 @@ from integration.runbooks.content_item_pipeline_state_cases import PAGE as CONTE
 from integration.runbooks.queue_cutover_cases import PAGE as QUEUE_CUTOVER
 from integration.runbooks.sites_consolidation_cases import PAGE as SITES_CONSOLIDATION
 from pipestate.runbook.lint import lint
-from verdicts import checks_of, not_passed, verdicts
+from verdicts import checks_of, not_passed, rows_of, verdicts
 
 PAGES = (SITES_CONSOLIDATION, CONTENT_ITEM_PIPELINE_STATE, QUEUE_CUTOVER)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -70,17 +70,29 @@ def test_a_check_turns_alone_and_shows_why(
         assert found[case.check].outcome is case.outcome, found[case.check].message
         assert set(not_passed(found)) == case.turned
         assert len(found[case.check].evidence) <= 10
-        if case.shows:
-            assert found[case.check].evidence, "nothing is shown"
+        shown = [" ".join(map(str, row)) for row in rows_of(found[case.check])]
+        if case.shows is None:
+            assert shown == []
+        else:
+            assert shown, "nothing is shown"
+            assert not case.shows or f" {case.shows} " in f" {shown[0]} "
 
 
-@pytest.mark.parametrize("page", [CONTENT_ITEM_PIPELINE_STATE, QUEUE_CUTOVER], ids=lambda page: page.name)
+@every_page
 def test_every_check_has_advice_under_its_block(page: Page) -> None:
-    """A paragraph follows the block, with its evidence, and says what to do."""
+    """What a check is for begins in bold; then comes its block, with its evidence, and then what to do."""
     text = re.sub(r"^```sql\n-- explains:.*?^```\n\n", "", page.runbook.text, flags=re.MULTILINE | re.DOTALL)
-    after = re.findall(r"^-- check: (\S+)$.*?^```\n\n(.*?)$", text, flags=re.MULTILINE | re.DOTALL)
-    assert {id for id, _ in after} == {check.partition("/")[2] for check in checks_of(page.runbook)}
-    assert [id for id, line in after if re.match(r"\*\*|#|```|- again:", line)] == []
+    block = re.compile(r"^```sql\n-- check: (\S+)$.*?^```\n\n", flags=re.MULTILINE | re.DOTALL)
+    first, *parts = block.split(text)
+    ids, after = parts[::2], parts[1::2]
+    assert set(ids) == {check.partition("/")[2] for check in checks_of(page.runbook)}
+    no_advice = [id for id, text in zip(ids, after, strict=True) if re.match(r"\*\*|#|```|- again:", text)]
+    assert no_advice == []
+    before = [first, *after[:-1]]
+    no_reason = [
+        id for id, text in zip(ids, before, strict=True) if not re.search(r"^\*\*", text, re.MULTILINE)
+    ]
+    assert no_reason == []
 
 
 def test_no_case_stands_twice() -> None:

@@ -12,8 +12,8 @@ from pipestate.runbook.model import Check
 from verdicts import applies
 
 ROWS = 40_000
-# A check may count so many rows before it knows enough.
-MOST = 11_000
+# A check may count so many rows before it knows enough: of sites, those touched last and as many that never were.
+MOST = 21_000
 STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
 DONE = ", ".join(f"{stage}_total, {stage}_completed" for stage in STAGES)
 
@@ -24,6 +24,7 @@ FILLED = (
                {", ".join("1" for _ in range(2 * len(STAGES)))}, s, s, s
         FROM generate_series(1, {ROWS}) n, LATERAL (SELECT now() - n * interval '1 minute' AS t) w,
              to_char(now() - interval '9 days', 'YYYY-MM-DD"T"HH24:MI:SS') s""",
+    f"INSERT INTO sites (subdomain) SELECT 'untouched-' || n FROM generate_series(1, {ROWS}) n",
     f"""INSERT INTO site_progress (subdomain, current_stage, started_at, updated_at)
         SELECT 'site-' || n, CASE WHEN n % 1000 = 0 THEN 'ocr' ELSE 'completed' END, t, t
         FROM generate_series(1, {ROWS}) n, LATERAL (SELECT now() - interval '2 days' - n * interval '1 minute' AS t) w""",

@@ -296,6 +296,36 @@ def test_old_times_and_what_is_no_time_are_no_recent_writes(ready: Database) -> 
     assert check_of(ready, "readiness/recent-legacy-column-writes") is PASSED
 
 
+def test_a_legacy_column_of_another_collation_is_read_all_the_same(postgres: Postgres) -> None:
+    with PAGE.copy(postgres, "readiness") as database:
+        database.run('ALTER TABLE sites ALTER last_updated TYPE varchar COLLATE "POSIX"')
+        assert check_of(database, "readiness/recent-legacy-column-writes") is PASSED
+        run_timed(
+            database, "UPDATE sites SET last_updated = <text 1 hours ago> WHERE subdomain LIKE 'site001%'"
+        )
+        assert check_of(database, "readiness/recent-legacy-column-writes") is FAILED
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "kind"),
+    [
+        ("sites", ("last_updated", "last_deployed", "last_extracted"), "timestamptz"),
+        ("sites", ("last_deployed",), "timestamp"),
+        ("site_progress", ("updated_at", "started_at"), "text"),
+        ("site_progress", ("current_stage",), "stage"),
+    ],
+)
+def test_no_index_is_missed_that_0003_does_not_build(
+    pg_0002: Chain, table: str, columns: tuple[str, ...], kind: str
+) -> None:
+    pg_0002.database.run(
+        "CREATE TYPE stage AS ENUM ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')",
+        *(f"ALTER TABLE {table} ALTER {column} TYPE {kind} USING NULL" for column in columns),
+    )
+    pg_0002.upgrade("0003")
+    assert not_passed(verdicts(pg_0002.database, RUNBOOK, "expand")) == {}
+
+
 def test_an_application_that_never_had_the_columns_has_not_written_them(ready: Database) -> None:
     ready.run(
         "ALTER TABLE sites DROP COLUMN last_updated",

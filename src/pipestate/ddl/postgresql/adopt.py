@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pipestate.ddl import sql
 from pipestate.ddl.definitions import Shape
 from pipestate.ddl.postgresql.locks import lock_tables
-from pipestate.ddl.postgresql.partitions import is_partitioned
+from pipestate.ddl.postgresql.partitions import is_partitioned, partitioned_by_others
 
 
 def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:
@@ -70,6 +70,14 @@ def _refuse(shape: Shape) -> None:
         f"{shape.table} exists, but its {shape.key} is not unique: add a primary key or a unique index on it, "
         "then run the same again",
     )
+    if shape.unique:
+        by_others = partitioned_by_others(shape.table, shape.unique)
+        sql.refuse_when(
+            f"{by_others} IS NOT NULL",
+            f"{shape.table} is partitioned by {{others}}, so PostgreSQL cannot keep ({', '.join(shape.unique)}) unique "
+            "over all of its partitions: partition it by these columns, or by one of them, then run the same again",
+            others=by_others,
+        )
     sql.do(
         f"""  IF {relation} IS NULL THEN RETURN; END IF;
   EXECUTE {sql.literal(f"SELECT EXISTS (SELECT FROM {sql.name(shape.table)} WHERE {sql.name(shape.key)} IS NULL)")} INTO nameless;

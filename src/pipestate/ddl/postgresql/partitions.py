@@ -5,6 +5,8 @@ under its lock. It takes over what every partition has already: so the partition
 traffic, and the table itself last, in milliseconds. A rerun goes on where a kill stopped it.
 """
 
+from collections.abc import Sequence
+
 from pipestate.ddl import sql
 from pipestate.ddl.definitions import Index
 from pipestate.ddl.postgresql.block import Constants, Expression, run_block
@@ -14,6 +16,16 @@ from pipestate.ddl.postgresql.locks import lock_tables
 def is_partitioned(table: str) -> str:
     """Render an SQL condition: is it a partitioned table?"""
     return f"EXISTS (SELECT FROM pg_class WHERE oid = {sql.regclass(table)} AND relkind = 'p')"
+
+
+def partitioned_by_others(table: str, columns: Sequence[str]) -> str:
+    """Render the columns besides these that the table is partitioned by, on any level; NULL where there are none."""
+    return (
+        "(SELECT string_agg(DISTINCT a.attname::text, ', ') "
+        f"FROM pg_partition_tree({sql.regclass(table)}) t JOIN pg_partitioned_table p ON p.partrelid = t.relid "
+        "JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[]) "
+        f"WHERE a.attname NOT IN ({sql.literals(columns)}))"
+    )
 
 
 def no_steps_for_partitions(table: str) -> str:
