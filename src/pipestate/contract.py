@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from alembic import op
 
 from pipestate.ddl import sql
+from pipestate.ddl.contract_parts import DerivedRows, GoingColumns, GoingTable
 from pipestate.ddl.engine import engine
 from pipestate.ddl.failure import MigrationError, heard_on_stderr, told_plainly
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.going import DerivedRows, GoingColumns, GoingTable
 from pipestate.ddl.mark import require_mark, set_mark
 from pipestate.ddl.transaction import may_commit
 from pipestate.gate import gate, require

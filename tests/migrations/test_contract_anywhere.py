@@ -11,8 +11,8 @@ from bed import Database, Sqlite
 from contracted import ScriptFailed, lay_out
 from pipestate import Contract
 from pipestate.ddl import DerivedRows, postgresql
+from pipestate.ddl.contract_parts import GoingColumns
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.going import GoingColumns
 from pipestate.ddl.postgresql import batches
 from pipestate.gate import GateClosed
 

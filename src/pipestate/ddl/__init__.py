@@ -18,8 +18,8 @@ from pipestate.ddl.archive import (
 from pipestate.ddl.batches import update_in_batches
 from pipestate.ddl.columns import add_columns
 from pipestate.ddl.constraints import add_checks, add_foreign_key
+from pipestate.ddl.contract_parts import DerivedRows
 from pipestate.ddl.definitions import Index
-from pipestate.ddl.going import DerivedRows
 from pipestate.ddl.indexes import create_index
 from pipestate.ddl.ledger import install_ledger, remove_ledger
 from pipestate.ddl.locks import lock_tables

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from pipestate.ddl.contract_parts import GoingColumns, GoingTable
 from pipestate.ddl.engine import engine
-from pipestate.ddl.going import GoingColumns, GoingTable
 from pipestate.ddl.mark import require_gate
 
 

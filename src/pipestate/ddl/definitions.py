@@ -30,7 +30,7 @@ class Index:
 
     @property
     def full_name(self) -> str:
-        """Its name with that of its schema: an index lives in the schema of its table."""
+        """Name it with its schema: an index lives in the schema of its table."""
         schema, dot, _ = self.table.rpartition(".")
         return f"{schema}{dot}{self.name}"
 

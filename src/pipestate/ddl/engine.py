@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from alembic import op
 
 from pipestate.ddl import postgresql, sqlite
+from pipestate.ddl.contract_parts import GoingColumns, GoingTable
 from pipestate.ddl.definitions import Index, Shape
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.going import GoingColumns, GoingTable
 
 
 class Engine(Protocol):

@@ -61,7 +61,7 @@ def on_command_line(context: MigrationContext) -> bool:
 
 @contextmanager
 def heard_on_stderr(context: MigrationContext) -> Iterator[None]:
-    """Alembic prints an error on stdout and logs it again: a long one is told once, on stderr.
+    """Tell a long error once, on stderr: Alembic prints it on stdout and logs it again.
 
     A short one is left to the log, where anybody listens to it.
     """
@@ -81,7 +81,7 @@ def _log_is_heard() -> bool:
 
 
 def explain(error: DBAPIError, url: URL) -> str:
-    """One sentence: what went wrong, on which database, what to do next."""
+    """Write one sentence: what went wrong, on which database, what to do next."""
     state = sqlstate(error)
     text = without_secrets(first_sentence(message(error)), url)
     if state == OWN_SQLSTATE:
@@ -97,7 +97,7 @@ def explain(error: DBAPIError, url: URL) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The message and its DETAIL, without the LINE/CONTEXT excerpts of the SQL."""
+    """Return the message and its DETAIL, without the LINE/CONTEXT excerpts of the SQL."""
     kept = []
     for line in text.strip().splitlines():
         if re.match(r"(LINE \d+:|CONTEXT:|QUERY:|\s*\^)", line):

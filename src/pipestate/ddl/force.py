@@ -38,5 +38,5 @@ def force_statement(said: str = "", *, runbook: str = "", phase: str = "") -> st
 
 
 def _actor() -> str:
-    """Online, the person who typed the command; in a script, the role that will run it."""
+    """Name who forces it: online, the person who typed the command; in a script, the role that will run it."""
     return "current_user" if sql.is_offline() else sql.literal(who())

@@ -19,7 +19,7 @@ def kept() -> bool:
 
 
 def registry() -> str:
-    """The registry's name on this engine."""
+    """Name the registry on this engine."""
     return qualified("object", op.get_context().dialect.name)
 
 
@@ -47,7 +47,7 @@ def forget(kind: str, name: str) -> str:
 
 
 def is_ours(kind: str, name: str) -> str:
-    """Render an SQL condition: may `downgrade` drop it?"""
+    """Render the SQL condition that `downgrade` may drop it."""
     if not kept():
         return "true"
     return (

@@ -24,7 +24,7 @@ _quote = POSTGRESQL.identifier_preparer.quote
 
 
 def name(dotted: str) -> str:
-    """An identifier, quoted where it must be; `schema.table` is two.
+    """Write an identifier, quoted where it must be; `schema.table` is two.
 
     >>> name("archive.Order")
     'archive."Order"'
@@ -33,7 +33,7 @@ def name(dotted: str) -> str:
 
 
 def identifier(bare: str) -> str:
-    """One identifier, quoted where it must be.
+    """Write one identifier, quoted where it must be.
 
     >>> identifier("a.b"), identifier("orders")
     ('"a.b"', 'orders')
@@ -42,7 +42,7 @@ def identifier(bare: str) -> str:
 
 
 def quoted(identifier: str) -> str:
-    """One identifier, in quotes whatever it is.
+    """Write one identifier, in quotes whatever it is.
 
     >>> quoted('a"b')
     '"a""b"'
@@ -63,12 +63,12 @@ def literals(values: Iterable[str]) -> str:
 
 
 def regclass(table: str) -> str:
-    """The table as an expression: NULL where it does not exist."""
+    """Write the table as an expression: NULL where it does not exist."""
     return f"to_regclass({literal(name(table))})"
 
 
 def as_type_of(attribute: str, expression: str) -> str:
-    """As an SQL expression: `expression`, which holds SQL, cast to the type of that row of pg_attribute.
+    """Write the SQL that casts `expression`, which holds SQL, to the type of that row of pg_attribute.
 
     A text that an enum does not have becomes NULL.
     """
@@ -81,7 +81,7 @@ def as_type_of(attribute: str, expression: str) -> str:
 
 
 def dollar(body: str, tag: str) -> str:
-    """`body` between dollar quotes that it does not contain."""
+    """Put `body` between dollar quotes that it does not contain."""
     while f"${tag}$" in body:
         tag += "_"
     return f"${tag}${body}${tag}$"
@@ -258,12 +258,12 @@ def execute_each(query: str) -> None:
 
 
 def execute_when(statement: str, condition: str) -> None:
-    """One such statement, where the condition holds."""
+    """Run one such statement, where the condition holds."""
     execute_each(f"SELECT {literal(statement)} WHERE {condition}")
 
 
 def break_off_unless(condition: str) -> None:
-    """Offline: what follows this autocommit block does nothing unless the condition holds."""
+    """Have what follows this autocommit block in a script do nothing unless the condition holds."""
     if is_offline() and in_autocommit():
         emit(f"SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT ({condition})")
 

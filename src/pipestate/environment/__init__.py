@@ -2,6 +2,6 @@
 
 from pipestate.environment.guard import guard
 from pipestate.environment.migrate import run
-from pipestate.environment.names import include_name
+from pipestate.environment.own_tables import include_name
 
 __all__ = ["guard", "include_name", "run"]

@@ -18,8 +18,8 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.mark import is_marked
-from pipestate.environment.alone import alone
-from pipestate.environment.names import include_name
+from pipestate.environment.migration_lock import hold_migration_lock
+from pipestate.environment.own_tables import include_name
 from pipestate.environment.promises import Promises, read_promises
 from pipestate.environment.steps import BEGAN, wrap_steps
 from pipestate.interrupt import listen
@@ -39,7 +39,7 @@ def guard(context: Any) -> None:
         configure(*arguments, **_without_own_tables(options))
         migration = environment.get_context()
         if not migration.as_sql and changes_something(environment):
-            _run_alone(migration)
+            _run_under_lock(migration)
         if migration.dialect.driver == "psycopg2" and environment.config.cmd_opts is not None:
             listen()
         watch(environment, migration)
@@ -98,24 +98,24 @@ def _require_marked(promises: Promises) -> Callable[[MigrationContext, RevisionS
     return after
 
 
-def _run_alone(migration: MigrationContext) -> None:
+def _run_under_lock(migration: MigrationContext) -> None:
     """Hold the lock around the whole run: before the heads are read, and until the last commit."""
     begin, run = migration.begin_transaction, migration.run_migrations
 
-    def begin_alone(_per_migration: bool = False) -> AbstractContextManager[Any]:
+    def begin_under_lock(_per_migration: bool = False) -> AbstractContextManager[Any]:
         return begin(_per_migration) if _per_migration else _begun(migration, begin)
 
-    def run_alone(**arguments: Any) -> None:
-        with alone(migration):
+    def run_under_lock(**arguments: Any) -> None:
+        with hold_migration_lock(migration):
             run(**arguments)
 
-    migration.begin_transaction = begin_alone  # type: ignore[method-assign]
-    migration.run_migrations = run_alone  # type: ignore[method-assign]
+    migration.begin_transaction = begin_under_lock  # type: ignore[method-assign]
+    migration.run_migrations = run_under_lock  # type: ignore[method-assign]
 
 
 @contextmanager
 def _begun(migration: MigrationContext, begin: Callable[..., Any]) -> Iterator[Any]:
-    with alone(migration), begin(False) as transaction:
+    with hold_migration_lock(migration), begin(False) as transaction:
         yield transaction
 
 

@@ -11,8 +11,8 @@ from pipestate.ddl import objects
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.postgresql import locks
 from pipestate.environment.guard import changes_something, watch
-from pipestate.environment.names import include_name
 from pipestate.environment.options import offline_url, online_url, read_options
+from pipestate.environment.own_tables import include_name
 from pipestate.environment.script import write_script
 from pipestate.environment.session import postgresql_session, sqlite_session
 from pipestate.environment.steps import nothing, wrap_steps
@@ -92,20 +92,20 @@ def _run_online(context: EnvironmentContext, options: dict[str, str], settings: 
 
 def _migrate(context: EnvironmentContext, connection: Connection, settings: Settings) -> None:
     prepare = sqlite_session if connection.dialect.name == "sqlite" else postgresql_session
-    alone = changes_something(context)
-    with prepare(connection, alone=alone):
+    locked = changes_something(context)
+    with prepare(connection, locked=locked):
         context.configure(connection=connection, **settings[connection.dialect.name])
-        wrap_steps(context.get_context(), _assert_alone if alone else nothing)
+        wrap_steps(context.get_context(), _assert_lock if locked else nothing)
         watch(context, context.get_context())
         with context.begin_transaction():
             context.run_migrations()
 
 
-def _assert_alone(migration: MigrationContext, step: RevisionStep) -> None:
+def _assert_lock(migration: MigrationContext, step: RevisionStep) -> None:
     del step
     if migration.dialect.name == "postgresql":
         assert migration.connection is not None
-        locks.assert_still_alone(migration.connection)
+        locks.assert_lock_held(migration.connection)
 
 
 def _engine(url: URL) -> Engine:

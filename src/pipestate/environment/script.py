@@ -34,7 +34,7 @@ def write_script(context: EnvironmentContext, url: URL, settings: dict[str, Any]
 
 @compiles(CreateTable, "postgresql")
 def _version_table_if_not_exists(create: CreateTable, compiler: Any, **options: Any) -> str:
-    """Online, Alembic keeps the version table at base; then a script that starts there must not fail."""
+    """Write IF NOT EXISTS: online, Alembic keeps the version table at base, where a script must not fail."""
     if create.element.info.get(VERSION_TABLE):
         create.if_not_exists = True
     return str(compiler.visit_create_table(create, **options))

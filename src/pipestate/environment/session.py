@@ -30,8 +30,8 @@ SESSION = {
 
 
 @contextmanager
-def postgresql_session(connection: Connection, *, alone: bool) -> Iterator[None]:
-    """Session settings and, for what changes something, the lock; both undone on a lent connection."""
+def postgresql_session(connection: Connection, *, locked: bool) -> Iterator[None]:
+    """Set up the session and, where `locked`, hold the migration lock; undo both on a lent connection."""
     level = connection.get_isolation_level()
     connection.rollback()
     connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -42,7 +42,7 @@ def postgresql_session(connection: Connection, *, alone: bool) -> Iterator[None]
     before = {name: connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted}
     _set(connection, wanted)
     try:
-        with locks.one_migration_at_a_time(connection) if alone else nullcontext():
+        with locks.one_migration_at_a_time(connection) if locked else nullcontext():
             connection.rollback()
             connection.execution_options(isolation_level=level)
             yield
@@ -61,9 +61,9 @@ def _set(connection: Connection, settings: dict[str, str]) -> None:
 
 
 @contextmanager
-def sqlite_session(connection: Connection, *, alone: bool) -> Iterator[None]:
-    """Transactions that hold DDL, foreign keys off for rebuilds, nobody else until the run is over."""
-    before = on_sqlite(connection, lambda driver: _take_file(driver, alone=alone))
+def sqlite_session(connection: Connection, *, locked: bool) -> Iterator[None]:
+    """Have transactions hold DDL, turn foreign keys off for rebuilds and, where `locked`, keep others out of the file."""
+    before = on_sqlite(connection, lambda driver: _take_file(driver, locked=locked))
     event.listen(connection, "begin", _begin_immediate)
     try:
         with warnings.catch_warnings():
@@ -84,12 +84,12 @@ class _FileBefore:
     foreign_keys: int
 
 
-def _take_file(driver: sqlite3.Connection, *, alone: bool) -> _FileBefore:
+def _take_file(driver: sqlite3.Connection, *, locked: bool) -> _FileBefore:
     level = driver.isolation_level
     driver.isolation_level = None
     (foreign_keys,) = driver.execute("PRAGMA foreign_keys").fetchone()
     driver.execute("PRAGMA foreign_keys = OFF")
-    if alone:
+    if locked:
         hold_file(driver)  # before anything is read: only here does one who waits have patience
     driver.execute("PRAGMA busy_timeout = 60000")
     driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?

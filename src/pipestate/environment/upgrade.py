@@ -23,7 +23,7 @@ from pipestate.chain.stretch import ends, next_stretch
 from pipestate.chain.version_table import Locator
 from pipestate.config import as_env_py_wants
 from pipestate.ddl.failure import MigrationError
-from pipestate.environment.named import only_on
+from pipestate.environment.same_database import only_on
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.gate.closed import GateClosed
 from pipestate.interrupt import hand_back

@@ -95,7 +95,7 @@ END """
         return f"DO {sql.dollar(body, 'pipestate')};"
 
     def _asking_for_the_version(self, text: str) -> str:
-        """Outside a transaction no mark lives: there the version row of what came before must be there."""
+        """Guard a statement outside a transaction, where no mark lives, by the version row of what came before."""
         statement = text.strip().removesuffix(";")
         condition = stands_at(self.context, self.heads)
         return f"SELECT {sql.dollar(statement, 'stmt')} WHERE {condition} \\gexec"

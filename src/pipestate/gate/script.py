@@ -69,7 +69,7 @@ def require(question: Question, checks: Sequence[str]) -> None:
 
 
 def _write_pass(question: Question, tables: Tables, *, number: int, asked: Sequence[Asked]) -> None:
-    """Pass 0 asks without tables, pass 1 the whole phase, pass 2 what is asked under the lock."""
+    """Write one pass: 0 asks without tables, 1 the whole phase, 2 what is asked under the lock."""
     blocking = _blocking(asked)
     again = {each.check.id for each in question.again}
     sql.write_plain(f"-- the gate {question.name}, revision {question.revision}, pass {number}\n{HEAD}")

@@ -30,7 +30,7 @@ from pipestate.chain.project import Named, Project, find_project
 from pipestate.config import parse_url, without_secrets
 from pipestate.ddl.failure import explain
 from pipestate.drivers import sqlstate
-from pipestate.environment.named import only_on
+from pipestate.environment.same_database import only_on
 from pipestate.environment.upgrade import alembic_config
 from pipestate.errors import PipestateError
 from pipestate.gate.online import TELL

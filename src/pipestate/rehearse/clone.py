@@ -12,7 +12,7 @@ from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.chain.version_table import Locator
 from pipestate.config import shown
-from pipestate.environment.named import is_same
+from pipestate.environment.same_database import is_same
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.interrupt import telling
 from pipestate.plural import many

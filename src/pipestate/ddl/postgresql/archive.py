@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from pipestate.ddl import objects, sql
+from pipestate.ddl.contract_parts import GoingColumns, GoingTable
 from pipestate.ddl.force import force_statement
-from pipestate.ddl.going import GoingColumns, GoingTable
 from pipestate.ddl.postgresql import names
 from pipestate.ddl.postgresql.batches import run_batches
 from pipestate.ddl.postgresql.block import Constants, Expression, run_block
@@ -154,7 +154,7 @@ def forget_archived(going: GoingTable | GoingColumns) -> None:
 
 
 def _entry(going: GoingTable | GoingColumns) -> tuple[str, str, str]:
-    """The manifest's key. A table can be archived only once, its columns once for each revision."""
+    """Return its key in the manifest: a table can be archived only once, its columns once for each revision."""
     return going.kind, going.table, going.revision if isinstance(going, GoingColumns) else ""
 
 

@@ -34,7 +34,7 @@ def run_block(name: str, constants: Constants, *, why: str = "") -> None:
 
 @cache
 def _block(name: str) -> tuple[str, str]:
-    """The declarations and the body of a file, without its head of comments."""
+    """Return the declarations and the body of a file, without its head of comments."""
     text = (files("pipestate.ddl.postgresql") / "blocks" / f"{name}.sql").read_text(encoding="utf-8")
     _, _, text = text.partition("DECLARE\n")
     head, _, body = text.partition("\nBEGIN\n")

@@ -143,7 +143,7 @@ def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
 
 
 def beyond_repair(repairs: Mapping[str, str]) -> str:
-    """As a condition: rows with a NULL that nothing can stand for."""
+    """Render the condition for rows with a NULL that nothing can stand for."""
     return " OR ".join(
         f"{sql.name(column)} IS NULL" for column, repair in repairs.items() if repair == column
     )
@@ -170,7 +170,7 @@ def _has_column(table: str, column: str, *, also: str = "") -> str:
 
 
 def _incomplete(table: str, columns: Sequence[sa.Column[Any]]) -> str:
-    """Is one of them missing, or without the default it should have?"""
+    """Render the condition that one of them is missing, or lacks the default that it should have."""
     defaults = sql.literals([column.name for column in columns if column.server_default is not None] or [""])
     return (
         f"(SELECT count(*) FROM pg_attribute WHERE attrelid = {sql.regclass(table)} AND NOT attisdropped "

@@ -11,8 +11,8 @@ statement, under the lock. The way back is in `columns_return`.
 from contextlib import nullcontext
 
 from pipestate.ddl import sql
+from pipestate.ddl.contract_parts import GoingColumns
 from pipestate.ddl.force import force_statement
-from pipestate.ddl.going import GoingColumns
 from pipestate.ddl.notice import warn
 from pipestate.ddl.postgresql import names
 from pipestate.ddl.postgresql.archive import create_archive

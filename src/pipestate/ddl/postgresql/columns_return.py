@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipestate.ddl import sql
-from pipestate.ddl.going import GoingColumns
+from pipestate.ddl.contract_parts import GoingColumns
 from pipestate.ddl.postgresql import names
 from pipestate.ddl.postgresql.archive import create_archive
 from pipestate.ddl.postgresql.batches import run_batches

@@ -14,7 +14,7 @@ from pipestate.ddl.postgresql.partitions import (
 
 
 def add_checks(table: str, checks: Mapping[str, str]) -> None:
-    """Named CHECKs. Rows that break one are found first: nothing is changed when there are any."""
+    """Add named CHECKs. Rows that break one are found first: nothing is changed when there are any."""
     for name, condition in checks.items():
         refuse_rows(
             table,
@@ -36,7 +36,7 @@ def add_foreign_key(
     target_column: str = "id",
     partitions: bool = False,
 ) -> None:
-    """A named foreign key, unless the table has one of its own on that column to that target."""
+    """Add a named foreign key, unless the table has one of its own on that column to that target."""
     child, parent = sql.name(column), sql.name(target_column)
     action = {"CASCADE": "c", "SET NULL": "n"}[on_delete]
     missing = (
@@ -111,7 +111,7 @@ def refuse_rows(table: str, condition: str, what: str, *, when: str = "true") ->
 
 
 def validate(table: str, *names: str, required: bool = True) -> None:
-    """VALIDATE reads the table without blocking writers; in autocommit, so that it holds nothing else."""
+    """Validate constraints without blocking writers; in autocommit, so that nothing else is held meanwhile."""
     relevant = f"conrelid = {sql.regclass(table)} AND conname IN ({sql.literals(names)})"
     with sql.autocommit():
         sql.do(

@@ -61,13 +61,13 @@ def remove_objects() -> None:
 
 
 def _worth_keeping(table: str) -> str:
-    """That a revision was applied is written by itself, and is no reason to keep a ledger."""
+    """Render the condition for rows that are worth keeping: that a revision was applied is written by itself."""
     is_run = table == qualified("run", "postgresql")
     return f" WHERE event NOT IN ({sql.literals(WRITTEN_BY_ITSELF)})" if is_run else ""
 
 
 def _say_what_stayed() -> None:
-    """Online nobody sees the server's warning."""
+    """Log, online, that the ledger stayed: nobody sees the server's warning there."""
     run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
     if not sql.is_offline() and op.get_bind().exec_driver_sql(run).scalar() is not None:
         warn(KEPT)

@@ -149,7 +149,7 @@ def one_migration_at_a_time(
             connection.rollback()
 
 
-def assert_still_alone(connection: Connection) -> None:
+def assert_lock_held(connection: Connection) -> None:
     """Fail where the session that took the lock is not the one we talk to now.
 
     PgBouncer in transaction mode hands every transaction to another server session: locks and
@@ -165,7 +165,7 @@ def assert_still_alone(connection: Connection) -> None:
 
 
 def take_or_refuse() -> None:
-    """Offline: a revision cut out of its script still refuses to run beside another migration."""
+    """Write the block by which a revision that was cut out of its script refuses to run beside another migration."""
     a, b = LOCK_KEY
     sql.refuse_when(
         f"NOT pg_try_advisory_lock({a}, {b})",
@@ -174,7 +174,7 @@ def take_or_refuse() -> None:
 
 
 def offline_wait() -> str:
-    """For the head of a script, outside any transaction: wait for the lock, a second at a time."""
+    """Write the head of a script, outside any transaction: it waits for the lock, a second at a time."""
     a, b = LOCK_KEY
     return f"""DO $pipestate$
 BEGIN

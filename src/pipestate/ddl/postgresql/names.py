@@ -3,7 +3,7 @@
 from hashlib import sha256
 
 from pipestate.ddl import sql
-from pipestate.ddl.going import GoingColumns, GoingTable
+from pipestate.ddl.contract_parts import GoingColumns, GoingTable
 
 ARCHIVE = "pipestate_archive"
 MANIFEST = f"{ARCHIVE}.manifest"

@@ -14,7 +14,7 @@ from pipestate.ddl.postgresql.locks import lock_tables
 
 
 def is_partitioned(table: str) -> str:
-    """Render an SQL condition: is it a partitioned table?"""
+    """Render the SQL condition that it is a partitioned table."""
     return f"EXISTS (SELECT FROM pg_class WHERE oid = {sql.regclass(table)} AND relkind = 'p')"
 
 

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from pipestate.ddl import objects, sql
+from pipestate.ddl.contract_parts import GoingTable
 from pipestate.ddl.definitions import Index, KeyOf, keys_of_others
-from pipestate.ddl.going import GoingTable
 from pipestate.ddl.postgresql import archive
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.postgresql.names import MANIFEST

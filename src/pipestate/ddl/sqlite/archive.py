@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipestate.ddl import objects, sql
+from pipestate.ddl.contract_parts import GoingColumns, GoingTable
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.going import GoingColumns, GoingTable
 from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ledger.record import record_event

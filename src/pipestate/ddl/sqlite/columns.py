@@ -13,7 +13,7 @@ from pipestate.ddl.sqlite.rebuild import rebuilt, refuse_rows
 
 
 def add_columns(addition: sa.Table) -> None:
-    """Plain ADD COLUMN; a default that is no constant needs the table rebuilt."""
+    """Add columns by plain ADD COLUMN; a default that is no constant needs the table rebuilt."""
     known = look.column_names(addition.name)
     for column in addition.columns:
         if column.name in known:
@@ -34,7 +34,7 @@ def add_columns(addition: sa.Table) -> None:
         sql.emit(objects.remember("column", f"{addition.name}.{column.name}"))
     adopted = [column for column in addition.columns if column.name in known]
     if adopted:
-        _mend_defaults(addition.name, adopted)
+        _fix_defaults(addition.name, adopted)
 
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
@@ -79,8 +79,8 @@ def comment_column(table: str, column: str, comment: str) -> None:
     """Do nothing: SQLite has no comments."""
 
 
-def _mend_defaults(table: str, columns: Sequence[sa.Column[Any]]) -> None:
-    """Adopted booleans that hold the text 'FALSE', and columns without their default."""
+def _fix_defaults(table: str, columns: Sequence[sa.Column[Any]]) -> None:
+    """Fix adopted booleans that hold the text 'FALSE', and columns without their default."""
     for column in columns:
         if isinstance(column.type, sa.Boolean):
             name = sql.name(column.name)

@@ -5,8 +5,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from pipestate.ddl import sql
+from pipestate.ddl.contract_parts import GoingColumns
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.going import GoingColumns
 from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ddl.sqlite.archive import (
@@ -128,7 +128,7 @@ def empty_copy(going: GoingColumns) -> None:
 
 
 def _joined(going: GoingColumns) -> str:
-    """Rows `s` of the table, with their archived values `a`."""
+    """Write the FROM clause: rows `s` of the table, with their archived values `a`."""
     key = look.key_of(going.table, going.key)
     same = " AND ".join(f"a.{sql.name(name)} = s.{sql.name(name)}" for name in key)
     return f"FROM {sql.name(going.table)} s LEFT JOIN {sql.name(aside_of(going))} a ON {same}"
@@ -158,7 +158,7 @@ def _fill(going: GoingColumns, columns: list[dict[str, Any]]) -> None:
 
 
 def _prove_return(going: GoingColumns, columns: list[dict[str, Any]]) -> None:
-    """Before the copy goes: every row that did not change since has its archived values, types included."""
+    """Refuse to let the copy go unless every row that did not change since has its archived values, types included."""
     differs = " OR ".join(
         f"s.{name} IS NOT a.{name} OR typeof(s.{name}) <> typeof(a.{name})"
         for name in (sql.name(column["name"]) for column in columns)
@@ -179,7 +179,7 @@ def _has_null(table: str, column: str) -> bool:
 
 
 def _put_back(table: str, archived: dict[str, Any], empty: list[str]) -> None:
-    """The table is not what the contract left: give the columns their defaults, NOT NULL and indexes one by one."""
+    """Give the columns their defaults, NOT NULL and indexes one by one: the table is not what the contract left."""
     for name in empty:
         warn("%s.%s stays nullable: rows written since have no value for it", table, name)
     defaults = {c["name"]: c["default"] for c in archived["columns"] if c["default"] is not None}

@@ -41,7 +41,7 @@ def remove_objects() -> None:
 
 
 def _is_worth_keeping(table: str) -> bool:
-    """That a revision was applied is written by itself, and is no reason to keep a ledger."""
+    """Say whether it has rows besides those that are written by themselves: that a revision was applied."""
     if not look.has_table(table):
         return False
     if table != qualified("run", "sqlite"):

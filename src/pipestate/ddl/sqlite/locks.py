@@ -18,7 +18,7 @@ def lock_tables(
 
 
 def hold_file(driver: sqlite3.Connection, *, patience_s: float = MIGRATION_PATIENCE_S) -> None:
-    """One migration at a time on SQLite: the file's lock, kept from transaction to transaction.
+    """Hold the file's lock from transaction to transaction: one migration at a time.
 
     All or nothing: one who waits must hold no shared lock, because in this mode it would keep that, and
     the one that works could never write.

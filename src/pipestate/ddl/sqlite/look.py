@@ -60,7 +60,7 @@ def column_names(table: str) -> list[str]:
 
 
 def column_type(table: str, column: str) -> str:
-    """The type as it was declared."""
+    """Read the type as it was declared."""
     query = "SELECT type FROM pragma_table_info(?) WHERE name = ?"
     declared = connection().exec_driver_sql(query, (table, column)).scalar()
     return str(declared or "INTEGER")
@@ -72,7 +72,7 @@ def index_definition(index: str) -> str | None:
 
 
 def folded(statement: str) -> str:
-    """Without what does not matter: case, quotes, spaces, IF NOT EXISTS, parentheses round a predicate."""
+    """Leave out what does not matter: case, quotes, spaces, IF NOT EXISTS, parentheses round a predicate."""
     text = re.sub(r'["`\[\]]|if not exists ', "", statement.lower())
     text = re.sub(r"\s+", "", text)
     head, where, predicate = text.partition(")where")
@@ -80,12 +80,12 @@ def folded(statement: str) -> str:
 
 
 def indexes(table: str) -> dict[str, str]:
-    """The table's indexes, as they were created."""
+    """Read the table's indexes, as they were created."""
     return attached(table, "'index'")
 
 
 def attached(table: str, kinds: str = "'index', 'trigger'") -> dict[str, str]:
-    """The table's indexes and triggers, as they were created."""
+    """Read the table's indexes and triggers, as they were created."""
     query = (
         f"SELECT name, sql FROM sqlite_master WHERE tbl_name = ? AND type IN ({kinds}) AND sql IS NOT NULL"
     )
@@ -128,7 +128,7 @@ def computed(table: str) -> list[str]:
 
 
 def created_as(table: str) -> str:
-    """The CREATE TABLE as the file keeps it."""
+    """Read the CREATE TABLE as the file keeps it."""
     query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
     return str(connection().exec_driver_sql(query, (table,)).scalar())
 
@@ -140,7 +140,7 @@ def plain_columns(table: str) -> list[str]:
 
 
 def counter_of(table: str) -> int | None:
-    """The last number that AUTOINCREMENT gave, where the table counts so."""
+    """Read the last number that AUTOINCREMENT gave, where the table counts so."""
     if not has_table("sqlite_sequence"):
         return None
     query = "SELECT seq FROM sqlite_sequence WHERE name = ?"

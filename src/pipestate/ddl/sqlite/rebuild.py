@@ -15,7 +15,7 @@ from pipestate.ddl.sqlite import look
 
 @contextmanager
 def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperations]:
-    """Alembic's batch rebuild, keeping what it loses: nameless CHECKs, triggers, indexes on expressions, counters.
+    """Rebuild by Alembic's batch mode, and keep what that loses: nameless CHECKs, triggers, indexes on expressions, counters.
 
     What names one of `without` (columns or constraints that are about to go) goes with it.
     """

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from pipestate.ddl import objects, sql
+from pipestate.ddl.contract_parts import GoingTable
 from pipestate.ddl.definitions import Index, KeyOf, keys_of_others
-from pipestate.ddl.going import GoingTable
 from pipestate.ddl.sqlite import archive, look
 
 
@@ -38,7 +38,7 @@ def drop_table(name: str) -> None:
 
 
 def analyze_table(_table: str) -> None:
-    """SQLite plans by the schema."""
+    """Do nothing: SQLite plans by the schema."""
 
 
 def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:

@@ -1,4 +1,4 @@
-"""One migration at a time, in anybody's env.py."""
+"""The migration lock, in anybody's env.py: one migration at a time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from sqlalchemy import Connection
 
 from pipestate.ddl.postgresql.locks import one_migration_at_a_time
 
-_HELD = "pipestate_alone_held"
+_HELD = "pipestate_migration_lock"
 
 
 @contextmanager
-def alone(migration: MigrationContext) -> Iterator[None]:
+def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
     """Hold the migration lock around a run; where it is held already, do nothing.
 
     Inside a transaction that somebody else began it is a lock of that transaction, and ends with it; else it is

@@ -25,5 +25,5 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
 
 
 def _is_ours(schema: str | None) -> bool:
-    """There is an archive for each schema that something was archived from."""
+    """Say whether it is the ledger's schema, or an archive: there is one for each schema that was archived from."""
     return schema is not None and (schema in (SCHEMA, ARCHIVE) or schema.startswith(f"{ARCHIVE}_"))
