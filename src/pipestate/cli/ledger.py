@@ -43,14 +43,13 @@ def attest(
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
     from pipestate import db
-    from pipestate.chain.pages import require_pages
+    from pipestate.chain.pages import pages_at
     from pipestate.ledger.attestations import attest as write
     from pipestate.ledger.attestations import find_signoff
-    from pipestate.runbook.find import every_runbook
 
-    require_pages(to.project)
+    books = pages_at(to.project, name, below=2)
     position = to.position()
-    asked = find_signoff(name, every_runbook(to.project.runbooks), position)
+    asked = find_signoff(name, books, position)
     with db.writer(to.url) as connection:
         write(connection, asked, by=by, note=note, revision=position.current)
     say(f"{asked.address} signed off by {by}", err=True)
