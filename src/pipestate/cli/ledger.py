@@ -1,6 +1,5 @@
 """`attest`, `observe`, `history`, `ledger`: what people and probes write down, and where."""
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -62,15 +61,6 @@ def observe(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A number that you know; as often as needed."),
     ] = None,
-    redis_url: Annotated[
-        str | None,
-        typer.Option(
-            "--redis-url",
-            metavar="URL",
-            help="The Redis that probes ask; else REDIS_URL.",
-            show_default=False,
-        ),
-    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Record numbers from outside of the database, for checks: those that probes find, and any that you give.
@@ -83,8 +73,6 @@ def observe(
     from pipestate.ledger import observations as book
     from pipestate.ledger.probes import Probed, run_probes
 
-    if redis_url:
-        os.environ["REDIS_URL"] = redis_url
     given = dict(book.parse_fact(fact) for fact in facts or [])
     probed = [*run_probes(to.project), Probed("command line", given)]
     refuse_nothing(probed)
