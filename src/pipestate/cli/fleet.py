@@ -139,7 +139,7 @@ def ask(question: "Question", databases: str, jobs: int, *, json_: bool) -> None
     from pipestate.fleet.tenants import find_tenants
     from pipestate.render.fleet_lines import answer_as_data
 
-    tenants = find_tenants(read_list(databases), question.timeout_s)
+    tenants = find_tenants(read_list(databases), question.timeout_s, jobs)
     with progress("asking", "databases") as tell:
         put = (lambda answer: put_json_line(answer_as_data(answer))) if json_ else (lambda answer: None)
         fleet = ask_fleet(question, tenants, jobs, put, tell)
