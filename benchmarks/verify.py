@@ -135,10 +135,10 @@ def five_hundred(server: URL) -> Goal:
     page = (
         f"---\nrunbook: many\ndefault: true\nphases:\n  one: {{}}\n---\n# Many\n\n## Phase: one\n\n{blocks}"
     )
-    with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
-        file.write(page)
-        file.flush()
-        return Goal("500 checks on an empty table, seconds", pipestate(server, file.name).seconds, 5.0)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "many.md"
+        file.write_text(page, encoding="utf-8")
+        return Goal("500 checks on an empty table, seconds", pipestate(server, str(file)).seconds, 5.0)
 
 
 def main() -> int:

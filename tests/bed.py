@@ -21,7 +21,8 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from pipestate.config import parse_url
 from pipestate.db import reader
-from pipestate.embedded import embedded_binaries, embedded_redis, embedded_server
+from pipestate.embedded import embedded_binaries, embedded_server
+from pipestate.pipeline.demo.redis_server import embedded_redis
 from pipestate.world import look
 
 # Workers may share a server: what others hold in their databases is not meant.

@@ -50,4 +50,4 @@ def write(directory: Path, text: str, name: str = "book", *, sqlite: str | None 
 
 
 def run(database: Database, runbook: Runbook, *, revisions: Position = NOWHERE, **options: object) -> Report:
-    return verify(database.url, find_phases([runbook], None), lambda _: revisions, **options)  # type: ignore[arg-type]
+    return verify(database.url, find_phases([runbook]), lambda _: revisions, **options)  # type: ignore[arg-type]

@@ -57,8 +57,8 @@ def asked(
     """Ask the databases of that list; return what became of all, and each one's answer by name."""
     books = every_runbook(project.runbooks)
     settings = {"timeout_s": 10.0, "compare": True, **options}
-    question = make_question(project, books, phase, **settings)  # type: ignore[arg-type]
+    question = make_question(project, books, [phase] if phase else [], **settings)  # type: ignore[arg-type]
     answers: list[Answer] = []
-    tenants = find_tenants(list(parse_list("\n".join(lines), "list")), 10.0)
+    tenants = find_tenants(list(parse_list("\n".join(lines), "list")), 10.0, jobs)
     fleet = ask_fleet(question, tenants, jobs, answers.append)
     return fleet, {answer.name: answer for answer in answers}

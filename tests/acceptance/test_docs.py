@@ -47,7 +47,9 @@ def python(text: str) -> None:
 
 
 def runbook(text: str) -> None:
-    assert findings(text, "sample.md") == []
+    name = re.search(r"^runbook: (\S+)$", text, re.MULTILINE)
+    assert name is not None
+    assert findings(text, f"{name[1]}.md") == []
 
 
 def beside_its_page(example: Example) -> None:
@@ -192,7 +194,7 @@ def test_a_console_block_holds_commands_alone() -> None:
 def test_a_check_in_a_page_would_pass_the_lint() -> None:
     head = "---\nrunbook: sample\nphases:\n  one: {}\n---\n\n## Phase: one\n\n```sql\n"
     for example in (each for each in EXAMPLES if each.language == "sql" and has_directives(each.text)):
-        assert findings(f"{head}{example.text}```\n", example.page) == []
+        assert findings(f"{head}{example.text}```\n", "sample.md") == [], example.page
 
 
 @pytest.mark.parametrize(

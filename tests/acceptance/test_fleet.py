@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from bed import Postgres
+from books import block, page
 from fleets import APPROVAL, UNREACHABLE, Tenants
 from miniatures import copy_project
 from pipestate.render.fleet_lines import SCHEMA
@@ -114,6 +115,25 @@ def test_wrong_usage_is_one_sentence_before_anything_is_asked(
     code, stdout, stderr = run(directory, *arguments)
     assert (code, stdout) == (2, "")
     assert said in stderr
+
+
+def test_phases_that_are_named_are_asked_each_once(directory: Path) -> None:
+    more = directory / "runbooks" / "more.md"
+    more.write_text(page(block("SELECT 2 AS x"), name="more", front="  one: {}\n").replace("true", "false"))
+    phases = ["--phase", "shop/ready", "--phase", "more/one", "--phase", "shop/ready"]
+    try:
+        code, stdout, _ = run(directory, "verify", *phases, "--databases", "good.txt", "--json")
+        wrong, _, stderr = run(directory, "verify", *phases, "--phase", "two", "--databases", "good.txt")
+    finally:
+        more.unlink()
+    _, databases = lines_of(stdout)
+    assert code == 1
+    for line in databases:
+        assert [(phase["phase"], phase["gate"]) for phase in line["phases"]] == [
+            ("more/one", "closed"),
+            ("shop/ready", "open"),
+        ]
+    assert (wrong, "there is no phase two" in stderr) == (2, True)
 
 
 def test_a_broken_page_is_refused_once_for_all(directory: Path) -> None:

@@ -63,10 +63,10 @@ def test_the_hook_takes_runbooks_and_nothing_else() -> None:
 
 
 def test_the_hook_passes_good_runbooks_and_stops_broken_ones(tmp_path: Path) -> None:
-    good = tmp_path / "good.md"
+    good = tmp_path / "queue-cutover.md"
     shutil.copy(ROOT / "runbooks" / "queue-cutover.md", good)
     broken = tmp_path / "broken.md"
-    broken.write_text(page(block("DELETE FROM sites")))
+    broken.write_text(page(block("DELETE FROM sites"), name="broken"))
     assert lint(str(good))[0] == 0
     code, said = lint(str(good), str(broken))
     assert code == 2

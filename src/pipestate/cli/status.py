@@ -23,7 +23,7 @@ def plan(to: Target, json_: AsJson = False) -> None:
 
     Example: pipestate plan
     """
-    from pipestate.chain.opens import refuse_broken_opens
+    from pipestate.chain.revisions import refuse_wrong_revisions
     from pipestate.render.plan import plan_as_data, print_plan
     from pipestate.runbook.find import every_runbook
     from pipestate.verify.plan import plan
@@ -31,8 +31,8 @@ def plan(to: Target, json_: AsJson = False) -> None:
     from pipestate.verify.select import find_phases
 
     books = every_runbook(to.project.runbooks)
-    refuse_broken_opens(to.chain, books, to.project.named)
-    phases = find_phases([book for book in books if book.default], None)
+    refuse_wrong_revisions(to.chain, books, to.project.named)
+    phases = find_phases([book for book in books if book.default])
     found = plan(to.chain, verify(to.url, phases, to.locate), to.calls)
     if json_:
         print_json(plan_as_data(found))
@@ -93,23 +93,19 @@ def look(to: Target, names: list[str], timeout: float) -> "Standing":
     from pipestate.standing.collect import collect
     from pipestate.verify.select import find_phases
 
-    phases = find_phases(chosen(to, names), None)
+    phases = find_phases(chosen(to, names))
     with db.reader(to.url) as connection:
         return collect(connection, to.url, phases, to.locate(connection), timeout_s=timeout)
 
 
 def chosen(to: Target, names: list[str]) -> "list[Runbook]":
     """Load the pages that are named, or the default ones, if any; one whose `opens` is broken is refused."""
-    from pipestate.chain.opens import refuse_broken_opens
-    from pipestate.runbook.find import every_runbook, find_runbooks
+    from pipestate.chain.revisions import refuse_wrong_revisions
+    from pipestate.runbook.find import default_runbooks, find_runbooks
 
     directory = to.project.runbooks
-    books = (
-        find_runbooks(names, directory)
-        if names
-        else [each for each in every_runbook(directory) if each.default]
-    )
-    refuse_broken_opens(to.chain, books, to.project.named)
+    books = find_runbooks(names, directory) if names else default_runbooks(directory)
+    refuse_wrong_revisions(to.chain, books, to.project.named)
     return books
 
 

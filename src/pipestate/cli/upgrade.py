@@ -42,12 +42,12 @@ def upgrade(
 
 def climb_of(to: Target) -> "Climb":
     """Collect what an upgrade needs; a page whose `opens` is broken is refused."""
-    from pipestate.chain.opens import refuse_broken_opens
+    from pipestate.chain.revisions import refuse_wrong_revisions
     from pipestate.environment.upgrade import Climb
     from pipestate.runbook.find import every_runbook
 
     books = every_runbook(to.project.runbooks)
-    refuse_broken_opens(to.chain, books, to.project.named)
+    refuse_wrong_revisions(to.chain, books, to.project.named)
     opened = {revision for book in books for phase in book.phases for revision in phase.opens}
     asking = {revision.id for revision in to.chain if revision.gates}
     return Climb(to.url, to.project, to.chain, to.locate, frozenset(opened | asking))

@@ -32,6 +32,17 @@ Jobs = Annotated[
     typer.Option("--jobs", metavar="N", min=1, max=32, help="How many checks run at once, on one snapshot."),
 ]
 
+Phases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--phase",
+        metavar="PHASE",
+        help="Only this one: PHASE, or RUNBOOK/PHASE; as often as needed.",
+        show_default=False,
+        autocompletion=complete.phase,
+    ),
+]
+
 
 @project_options
 def verify(
@@ -45,16 +56,7 @@ def verify(
             autocompletion=complete.runbook,
         ),
     ] = None,
-    phase: Annotated[
-        str | None,
-        typer.Option(
-            "--phase",
-            metavar="PHASE",
-            help="Only this one: PHASE, or RUNBOOK/PHASE.",
-            show_default=False,
-            autocompletion=complete.phase,
-        ),
-    ] = None,
+    phases: Phases = None,
     json_: AsJson = False,
     form: Annotated[
         Format, typer.Option("--format", metavar="FORMAT", help="How to print the report.")
@@ -89,18 +91,15 @@ def verify(
 
     Example: pipestate verify --format junit --output report.xml
     """
-    from pipestate.chain.pages import require_pages
-    from pipestate.runbook.find import find_runbooks
+    from pipestate.chain.pages import find_pages
 
     chosen = Format.JSON if json_ else form
     webhooks = find_webhooks(notify, record=record)
     with told_to_machines(to, chosen, output), told_of_failure(webhooks, to):
-        if not runbooks:
-            require_pages(to.project)
-        books = find_runbooks(runbooks or [], to.project.runbooks)
+        books = find_pages(to.project, runbooks or [], phases or [])
         if apply_migration:
             upgrade_ungated(to)
-        report = check(to, books, phase, timeout=timeout, jobs=jobs)
+        report = check(to, books, phases or [], timeout=timeout, jobs=jobs)
         if record:
             write_down(to, report, webhooks)
     show(report, chosen, output, to.calls, latest_of(to) if chosen is Format.OPENMETRICS else None)
@@ -132,16 +131,12 @@ def gate(
 
     Example: pipestate gate readiness && alembic upgrade head
     """
-    from pipestate.chain.pages import require_pages
-    from pipestate.runbook.find import every_runbook, named_runbook
+    from pipestate.chain.pages import pages_at
 
-    runbook, slash, _ = phase.partition("/")
     chosen = Format.JSON if json_ else Format.CONSOLE
     with told_to_machines(to, chosen):
-        require_pages(to.project)
-        directory = to.project.runbooks
-        books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
-        ask = partial(check, to, books, phase, timeout=timeout, jobs=jobs)
+        books = pages_at(to.project, phase)
+        ask = partial(check, to, books, [phase], timeout=timeout, jobs=jobs)
         report = ask() if wait is None else ask_until_open(ask, phase, wait)
     show(report, chosen, None, to.calls)
     raise typer.Exit(report.exit_code)
@@ -176,15 +171,15 @@ def told_to_machines(to: Target, form: Format, output: Path | None = None) -> It
         raise
 
 
-def check(to: Target, books: "list[Runbook]", phase: str | None, *, timeout: float, jobs: int) -> "Report":
-    """Run the checks of these pages, or of one phase; a page whose `opens` is broken is refused."""
-    from pipestate.chain.opens import refuse_broken_opens
+def check(to: Target, books: "list[Runbook]", names: list[str], *, timeout: float, jobs: int) -> "Report":
+    """Run the checks of these pages, or of phases that are named; a page whose `opens` is broken is refused."""
+    from pipestate.chain.revisions import refuse_wrong_revisions
     from pipestate.verify.run import verify
     from pipestate.verify.select import find_phases
 
-    phases = find_phases(books, phase)
+    phases = find_phases(books, names)
     asked = [book for book in books if any(book is each for each, _ in phases)]
-    refuse_broken_opens(to.chain, asked, to.project.named)
+    refuse_wrong_revisions(to.chain, asked, to.project.named)
     with checking() as on_check:
         return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script
 
-from pipestate.chain.opens import asks
 from pipestate.chain.read import read_revision
+from pipestate.chain.revisions import asks
 from pipestate.ddl.failure import MigrationError
 from pipestate.errors import PipestateError
 from pipestate.gate.question import runbooks_of

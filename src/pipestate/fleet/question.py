@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from pipestate.chain.calls import Calls
-from pipestate.chain.opens import refuse_broken_opens
 from pipestate.chain.project import Project
 from pipestate.chain.read import read_chain
+from pipestate.chain.revisions import refuse_wrong_revisions
 from pipestate.chain.version_table import locator
 from pipestate.fleet.ask import Question
 from pipestate.runbook.model import Runbook
@@ -15,7 +15,7 @@ from pipestate.verify.select import find_phases
 def make_question(
     project: Project,
     books: Sequence[Runbook],
-    phase: str | None = None,
+    names: Sequence[str] = (),
     *,
     version_table: str | None = None,
     timeout_s: float,
@@ -23,11 +23,11 @@ def make_question(
     compare: bool = False,
     planned: bool = False,
 ) -> Question:
-    """Ask the checks of these pages, or of one phase; a page whose `opens` is broken is refused."""
-    phases = find_phases(books, phase)
+    """Ask the checks of these pages, or of phases that are named; a page whose `opens` is broken is refused."""
+    phases = find_phases(books, names)
     asked = [book for book in books if any(book is each for each, _ in phases)]
     chain = read_chain(project)
-    refuse_broken_opens(chain, asked, project.named)
+    refuse_wrong_revisions(chain, asked, project.named)
     calls = Calls(project.named) if planned else None
     locate = locator(project, chain, version_table)
     return Question(phases, locate, timeout_s, record=record, compare=compare, calls=calls)

@@ -7,9 +7,11 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from pipestate import db
-from pipestate.config import shown
-from pipestate.errors import ConfigError, PipestateError
+from pipestate.config import shown, without_secrets
+from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.fleet.listing import Each, Line
+from pipestate.fleet.survey import survey
+from pipestate.interrupt import Interrupted
 from pipestate.plural import many
 from pipestate.verify.read import read
 from pipestate.verify.values import Result
@@ -65,19 +67,35 @@ class Tenants:
     repeated: tuple[Tenant, ...] = ()
 
 
-def find_tenants(lines: Sequence[Line], timeout_s: float) -> Tenants:
-    """Run the queries of the list; a line that gives no tenants stops nobody."""
+def find_tenants(lines: Sequence[Line], timeout_s: float, jobs: int) -> Tenants:
+    """Run the queries of the list, `jobs` at a time; a line that gives no tenants stops nobody."""
     once: dict[tuple[object, ...], Tenant] = {}
-    repeated, unlisted = [], []
-    for line in lines:
+    repeated = []
+    listed = _listed(lines, timeout_s, jobs)
+    for tenant in (tenant for each in listed if not isinstance(each, Unlisted) for tenant in each):
+        if tenant.identity in once:
+            repeated.append(tenant)
+        once.setdefault(tenant.identity, tenant)
+    unlisted = tuple(each for each in listed if isinstance(each, Unlisted))
+    return Tenants(tuple(_told_apart(list(once.values()))), unlisted, tuple(repeated))
+
+
+def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> "list[list[Tenant] | Unlisted]":
+    """Say what each line means, in their order; only those with a query ask a server."""
+    found: dict[str, list[Tenant] | Unlisted] = {}
+
+    def look(line: Line) -> tuple[str, "list[Tenant] | Unlisted"]:
         try:
-            for tenant in _of_line(line, timeout_s):
-                if tenant.identity in once:
-                    repeated.append(tenant)
-                once.setdefault(tenant.identity, tenant)
+            return line.source, _of_line(line, timeout_s)
         except PipestateError as error:
-            unlisted.append(Unlisted(line.name or shown(line.url), line.url, line.source, error))
-    return Tenants(tuple(_told_apart(list(once.values()))), tuple(unlisted), tuple(repeated))
+            said = error
+        except Exception as error:  # whatever a driver raises for one odd server
+            said = Unreachable(without_secrets(f"{type(error).__name__}: {error}", line.url))
+        return line.source, Unlisted(line.name or shown(line.url), line.url, line.source, said)
+
+    if not survey(lines, look, jobs, lambda answer: found.update([answer])):
+        raise Interrupted("the queries of the list had not ended; no database was asked")
+    return [found[line.source] for line in lines]
 
 
 def _of_line(line: Line, timeout_s: float) -> list[Tenant]:

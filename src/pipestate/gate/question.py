@@ -11,7 +11,7 @@ from pipestate.chain.position import Position
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.gate.position import beside, resolve, resolve_below
-from pipestate.runbook.find import every_runbook, named_runbook, runbook_directory
+from pipestate.runbook.find import runbook_directory, runbooks_at
 from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff
 from pipestate.verify.select import Asked, ask, find_phases
 
@@ -99,9 +99,7 @@ def _require(question: Question, ids: Sequence[str], kind: type[Check] | type[Si
 def find_phase(context: MigrationContext, name: str) -> tuple[Runbook, Phase]:
     """Find a phase by `runbook/phase` or `phase` beside the project's alembic.ini."""
     directory = runbooks_of(context)
-    runbook, slash, _ = name.partition("/")
-    books = [named_runbook(runbook, directory)] if slash else every_runbook(directory)
-    (found,) = find_phases(books, name)
+    (found,) = find_phases(runbooks_at(name, directory), [name])
     return found
 
 

@@ -1,7 +1,7 @@
 """The probes that an alembic.ini names: they ask the world outside, for `observe`.
 
     [pipestate:observe]
-    rq =
+    waiting = sqs depth ${SQS_QUEUE_URL}
     open_tickets = http https://tickets.example.com/api/open path=$.total
 
 A line is `source = probe options`. The probe is one of our own, or an entry point of the group `pipestate.probes`: a

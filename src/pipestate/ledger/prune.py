@@ -1,4 +1,4 @@
-"""Keep the ledger small: delete what is old, and nothing that a gate rests on now.
+"""Keep the ledger small: delete what is old, and of what gates rest on as little as possible.
 
 What migrations wrote (gates, forces, purges, applied revisions) and the registry of created objects
 stay for ever: they are few, and they are the account of what was done. Of the rest stay, however old:
@@ -8,6 +8,9 @@ stay for ever: they are few, and they are the account of what was done. Of the r
 - the latest observation of each name;
 - the latest run of each backfill;
 - the latest rehearsal of the same files, of either kind.
+
+Older observations go: nobody but the check knows how far back it looks. One over `pipestate.observed` that
+wants a week of them sees no more than is left.
 """
 
 from dataclasses import dataclass
@@ -55,10 +58,11 @@ SPARE = {
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """How many rows of a table can go."""
+    """How many rows of a table can go; `looked_back_on` says that checks may look back on them."""
 
     table: str
     rows: int
+    looked_back_on: bool = False
 
 
 def find_old(connection: Connection, older_than: timedelta) -> list[Old]:
@@ -68,7 +72,7 @@ def find_old(connection: Connection, older_than: timedelta) -> list[Old]:
     for name in SPARE:
         query = _statement(connection, "SELECT count(*) FROM", name)
         rows = int(connection.execute(query, {"seconds": older_than.total_seconds()}).scalar_one())
-        found.append(Old(qualified(name, connection.dialect.name), rows))
+        found.append(Old(qualified(name, connection.dialect.name), rows, name == "observation"))
     return found
 
 

@@ -16,7 +16,7 @@ def ask_phases(job: Job) -> Found:
     books = every_runbook(job.project.runbooks)
     if not books:
         return {}
-    report = verify(job.clone, find_phases(books, None), job.locate)
+    report = verify(job.clone, find_phases(books), job.locate)
     return {f"{runbook.name}/{phase.name}": phase for runbook, phase in report.phases()}
 
 

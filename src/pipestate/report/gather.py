@@ -62,7 +62,7 @@ def gather(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Gathered:
     """Read everything, on a connection of `db.reader`; `days` is how far back."""
-    phases = find_phases(books, None)
+    phases = find_phases(books)
     standing = collect(connection, url, phases, position, timeout_s=timeout_s, days=min(days, MOST_STRIPPED))
     window = Window(standing.at - timedelta(days=days), standing.at)
     past = _past(connection, books, standing, position, window, timeout_s)

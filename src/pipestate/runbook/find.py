@@ -1,6 +1,5 @@
 """Where runbooks are found: in one directory of the project, by name, or anywhere by path."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from pipestate.paths import from_here
 from pipestate.runbook.files import is_beside
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Runbook
+from pipestate.runbook.parse import may_be_default
 
 
 def runbook_directory(config: Path | None, scripts: Path) -> Path:
@@ -25,10 +25,26 @@ def find_runbooks(names: Sequence[str], directory: Path) -> list[Runbook]:
     """Load those that are named, by name or by the path of a .md file; without names, the default ones."""
     if names:
         return [load(name) if name.endswith(".md") else named_runbook(name, directory) for name in names]
-    runbooks = [load(path) for path in runbook_files(directory) if _is_default(path)]
+    runbooks = default_runbooks(directory)
     if not runbooks:
         raise ConfigError(f"no runbook in {directory} has `default: true`: name one, or write one there")
     return runbooks
+
+
+def default_runbooks(directory: Path) -> list[Runbook]:
+    """Load the pages that run by default; of the others no more than the front matter is read."""
+    return [
+        book for path in runbook_files(directory) if may_be_default(path) and (book := load(path)).default
+    ]
+
+
+def runbooks_at(address: str, directory: Path, *, below: int = 1) -> list[Runbook]:
+    """Load the page that an address begins with, as `orders` of `orders/ready`; every page where it names none.
+
+    `below` is how many names follow that of the page.
+    """
+    runbook, *names = address.split("/")
+    return [named_runbook(runbook, directory)] if len(names) >= below else every_runbook(directory)
 
 
 def named_runbook(name: str, directory: Path) -> Runbook:
@@ -48,9 +64,3 @@ def named_runbook(name: str, directory: Path) -> Runbook:
 
 def every_runbook(directory: Path) -> list[Runbook]:
     return [load(path) for path in runbook_files(directory)]
-
-
-def _is_default(path: Path) -> bool:
-    """Look at the front matter only: the others need not be read to be left out."""
-    head = path.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
-    return re.search(r"^default:\s*true\s*(#.*)?$", head, re.MULTILINE) is not None

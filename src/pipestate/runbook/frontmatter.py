@@ -6,6 +6,7 @@ seen, and `0012` is still `0012` and not the number 10.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -50,7 +51,7 @@ def read_header(block: FrontMatter, found: Findings) -> Header:
     if phases is None:
         found.add(block.line, "the front matter has no `phases:`: list them there, in order")
     return Header(
-        name=reader.id("runbook", name) if name else "",
+        name=reader.name_of_page(name) if name else "",
         default=reader.truth("default", fields.get("default")),
         phases=reader.phases(phases) if phases else {},
     )
@@ -121,10 +122,15 @@ class _Reader:
                 yield name, (key, value)
             seen.add(name)
 
-    def id(self, key: str, node: Node) -> str:
-        text = self._text(key, node) or ""
+    def name_of_page(self, node: Node) -> str:
+        """Read the runbook's name, which must be that of its file: it is found by either."""
+        text, file = self._text("runbook", node) or "", PurePath(self._found.path).name
         if text and not is_id(text):
-            self._fault(node, f"`{key}: {text}`: a name is lower-case letters, digits and hyphens")
+            self._fault(node, f"`runbook: {text}`: a name is lower-case letters, digits and hyphens")
+        elif text and file != f"{text}.md":
+            this = file.removesuffix(".md")
+            other = f", or write `runbook: {this}` here" if is_id(this) else ""
+            self._fault(node, f"`runbook: {text}` stands in a file of another name: call it {text}.md{other}")
         return text
 
     def truth(self, key: str, node: Node | None) -> bool:

@@ -22,6 +22,8 @@ from pipestate.runbook.signoff import read_signoff
 from pipestate.runbook.unread import report_hidden, report_outside
 from pipestate.runbook.variants import Part, Variants, read_variants, report_other_phases
 
+_HEAD = re.compile(r"---.*?\n---[^\n]*", re.DOTALL)
+
 
 def read(path: str | Path) -> Runbook:
     """Parse a page. ConfigError where there is none, RunbookError where it is wrong."""
@@ -60,6 +62,14 @@ def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[R
         variants=None if variants is None else beside(path),
     )
     return runbook, found.in_order()
+
+
+def may_be_default(path: str | Path) -> bool:
+    """Read the front matter alone; False only where it is in order and the page does not run by default."""
+    found = Findings(str(path))
+    head = _HEAD.match(_normalised(read_text(path)))
+    header = _header(list(blocks(head.group() if head else "")), found)
+    return header.default or bool(found.in_order())
 
 
 def _normalised(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipestate.chain.position import Place, Position
+from pipestate.chain.revisions import unknown_revisions
 from pipestate.errors import ConfigError
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 
@@ -28,11 +29,16 @@ class Asked:
         return self.check.block or self.source
 
 
-def find_phases(runbooks: Sequence[Runbook], name: str | None) -> list[tuple[Runbook, Phase]]:
-    """All phases, or the one that is addressed as `phase` or `runbook/phase`."""
+def find_phases(runbooks: Sequence[Runbook], names: Sequence[str] = ()) -> list[tuple[Runbook, Phase]]:
+    """List all phases, or those that are addressed as `phase` or `runbook/phase`; each once, in the pages' order."""
     every = [(runbook, phase) for runbook in runbooks for phase in runbook.phases]
-    if name is None:
+    if not names:
         return every
+    asked = {address(*_find_phase(every, name)) for name in names}
+    return [(runbook, phase) for runbook, phase in every if address(runbook, phase) in asked]
+
+
+def _find_phase(every: Sequence[tuple[Runbook, Phase]], name: str) -> tuple[Runbook, Phase]:
     found = [(runbook, phase) for runbook, phase in every if name in (phase.name, address(runbook, phase))]
     if len(found) > 1:
         candidates = ", ".join(address(runbook, phase) for runbook, phase in found)
@@ -40,7 +46,7 @@ def find_phases(runbooks: Sequence[Runbook], name: str | None) -> list[tuple[Run
     if not found:
         known = ", ".join(address(runbook, phase) for runbook, phase in every)
         raise ConfigError(f"there is no phase {name}; there are {known}")
-    return found
+    return found[0]
 
 
 def address(runbook: Runbook, phase: Phase) -> str:
@@ -49,7 +55,8 @@ def address(runbook: Runbook, phase: Phase) -> str:
 
 def ask(runbook: Runbook, phase: Phase, position: Position, dialect: str) -> list[Asked]:
     """The phase's checks in order; each with the reason where it is skipped."""
-    _refuse_unknown_revisions(runbook, phase, position)
+    for finding in unknown_revisions(runbook, phase, known=position.known):
+        raise ConfigError(str(finding))
     here = {check.id: check for check in phase.checks_for(dialect)}
     asked: dict[str, Asked] = {}
     for written in phase.checks:
@@ -69,16 +76,3 @@ def _why_skipped(phase: Phase, check: Check | SignOff, position: Position) -> st
         if place is Place.PAST:
             return f"{what} ended at revision {scope.until}, the database is at {position.current}"
     return None
-
-
-def _refuse_unknown_revisions(runbook: Runbook, phase: Phase, position: Position) -> None:
-    named = {phase.from_, phase.until, *phase.opens}
-    named |= {revision for check in phase.checks for revision in (check.from_, check.until)}
-    unknown = sorted(
-        revision for revision in named if revision is not None and revision not in position.known
-    )
-    if unknown:
-        raise ConfigError(
-            f"{runbook.path}:{phase.line}: phase {phase.name} names revision {', '.join(unknown)}, which the chain "
-            "does not have: fix the runbook, or name the right alembic.ini with --config"
-        )

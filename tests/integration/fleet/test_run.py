@@ -1,5 +1,6 @@
 """Many databases: each answers for itself, and what differs is named."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,19 @@ def test_a_query_names_the_databases(shop: Project, tenants: Tenants) -> None:
         f"eu/{second.url.database}": 1,
     }
     assert len(fleet.repeated) == 1
+
+
+def test_queries_of_the_list_wait_together(shop: Project, tenants: Tenants) -> None:
+    patient = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
+    database = tenants.create("b2", APPROVAL, patient)
+    slow = "databases: SELECT name FROM slow"
+    lines = [f"s{number} = {database.text} {slow}" for number in range(4)]
+    start = time.monotonic()
+    fleet, answers = asked(shop, [*lines, f"gone = {UNREACHABLE} {slow}"], jobs=5, compare=False)
+    assert time.monotonic() - start < 7, "one after another they take eight seconds"
+    assert (fleet.total, set(answers)) == (2, {f"s0/{database.url.database}", "gone"})
+    assert [each.source for each in fleet.repeated] == ["list:2", "list:3", "list:4"], "in the list's order"
+    assert answers["gone"].exit_code == 3
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_records_are_found_through_the_index(pg: Database, tmp_path: Path) -> No
         "ANALYZE pipestate.run",
         "ANALYZE pipestate.result",
     )
-    book = write(tmp_path, page(block("SELECT 1 AS x"), name="book7"))
+    book = write(tmp_path, page(block("SELECT 1 AS x"), name="book7"), "book7")
     read = "SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE relname IN ('run', 'result')"
     with pg.reader() as connection:
         now = read_clock(connection)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from alembics import ROOT
 from bed import Database, Postgres, Sqlite
 from cases import ENGINES, Case, Page
 from integration.runbooks.content_item_pipeline_state_cases import PAGE as CONTENT_ITEM_PIPELINE_STATE
@@ -20,6 +21,27 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 @every_page
 def test_the_page_has_nothing_to_object_to(page: Page) -> None:
     assert lint(page.runbook.path) == []
+
+
+def test_the_table_of_criteria_has_every_check_and_none_that_is_gone() -> None:
+    """Scripts rely on these ids, and no criterion of the sources may get lost (CONTRIBUTING.md)."""
+    phases = [phase for page in PAGES for phase in page.runbook.phases]
+    asked = {check.id for phase in phases for check in phase.checks}
+    others = {*(phase.name for phase in phases), *(view.id for phase in phases for view in phase.views)}
+    named = ids_of_the_table()
+    assert asked - named == set(), "add a row to `Which criterion became what`"
+    assert named - asked - others == set(), "the table names what no page has"
+
+
+def ids_of_the_table() -> set[str]:
+    """What stands in backquotes in the last column of the table."""
+    table = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .partition("\n## Which criterion became what")[2]
+    )
+    became = [row.rpartition("|")[2] for row in re.findall(r"^\|(.*)\|$", table, re.MULTILINE)]
+    return {id for cell in became for id in re.findall(r"`([a-z0-9-]+)`", cell)}
 
 
 @pytest.mark.parametrize(

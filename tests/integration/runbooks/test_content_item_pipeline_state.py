@@ -20,21 +20,6 @@ def healthy(bed: Postgres | Sqlite) -> Iterator[Database]:
         yield database
 
 
-def test_the_ids_are_those_that_scripts_rely_on() -> None:
-    assert [check.partition("/")[2] for check in checks_of(RUNBOOK)] == [
-        "table-exists",
-        "required-columns",
-        "required-indexes",
-        "foreign-key",
-        "status-values",
-        "pipeline-values",
-        "duplicate-keys",
-        "invalid-status",
-        "orphan-rows",
-        "index-use",
-    ]
-
-
 def test_the_runbook_holds_at_head_and_on_an_empty_table(chain: Chain) -> None:
     chain.upgrade("head")
     assert list(found := verdicts(chain.database, RUNBOOK)) == checks_of(RUNBOOK)

@@ -52,7 +52,7 @@ def book(tmp_path: Path) -> Runbook:
 def standing(book: Runbook) -> Callable[[Database], Standing]:
     def look(database: Database) -> Standing:
         with database.reader() as connection:
-            return collect(connection, database.url, find_phases([book], None), NOWHERE)
+            return collect(connection, database.url, find_phases([book]), NOWHERE)
 
     return look
 

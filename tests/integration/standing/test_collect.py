@@ -263,7 +263,7 @@ def test_a_large_ledger_is_not_read_through(pg_ledger: Database, book: Runbook) 
         "SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE schemaname = 'pipestate'"
     )
     with pg_ledger.reader() as connection:
-        found = collect(connection, pg_ledger.url, find_phases([book], None), NOWHERE)
+        found = collect(connection, pg_ledger.url, find_phases([book]), NOWHERE)
         assert connection.exec_driver_sql(read).scalar_one() == 0
     assert len(found.observations) == 5
     assert phase_of(found, "one").last_closed is not None

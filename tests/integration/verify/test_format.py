@@ -103,7 +103,7 @@ def test_the_ledger_s_names_are_read_on_both_engines(database: Database, tmp_pat
     assert verdict.message == f"days_held is {'3.0' if database.is_sqlite else '3'}, required >= 7"
     assert verdict.evidence == ({"days_held": 3, "name": "pipestate.soak"},)
     with reader(database.url) as connection:
-        (view,) = run_views(connection, find_phases([book], None), NOWHERE, 5)
+        (view,) = run_views(connection, find_phases([book]), NOWHERE, 5)
     assert view.rows == ({"days_held": 3, "name": "pipestate.soak"},)
 
 

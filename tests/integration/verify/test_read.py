@@ -86,7 +86,7 @@ def test_evidence_and_views_that_cannot_be_read_say_so(pg: Database, tmp_path: P
     assert verdict.outcome == "failed"
     assert "cannot be read" in str(verdict.evidence[0]["error"])
     with reader(pg.url) as connection:
-        (found,) = run_views(connection, find_phases([book], None), NOWHERE, 5)
+        (found,) = run_views(connection, find_phases([book]), NOWHERE, 5)
     assert "cannot be read" in str(found.error)
 
 

@@ -1,5 +1,6 @@
 """Commands of other packages: they join, a broken one stops only itself, a clash of names is refused."""
 
+import ast
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -7,10 +8,14 @@ from typing import Any
 
 import pytest
 
+import pipestate
 from packages import installed
+from pipestate import plugins
+from pipestate.cli.commands import OWN
 
 GREET = "def greet(name: str) -> None:\n    '''Say hello.'''\n    print('hello', name)\n"
 Command = Any
+PACKAGE = Path(pipestate.__file__).parent
 
 
 def test_a_command_of_another_package_runs_and_is_listed(pipestate: Command, tmp_path: Path) -> None:
@@ -102,3 +107,32 @@ def test_what_is_installed_is_what_pyproject_says() -> None:
     for group, points in project["entry-points"].items():
         ours = [point for point in entry_points(group=group) if point.dist and point.dist.name == "pipestate"]
         assert {point.name: point.value for point in ours} == points
+
+
+COMMANDS = [path for each in ("cli", "pipeline/cli") for path in sorted((PACKAGE / each).glob("*.py"))]
+
+
+def commands_in(path: Path) -> dict[str, int]:
+    """How many lines the body of each command of a file has, without its docstring."""
+    source = path.read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    lengths = {}
+    for node in functions:
+        # A command says how it is called; what it is made of does not.
+        if "Example: pipestate " in (ast.get_docstring(node) or ""):
+            body = source.splitlines()[node.body[1].lineno - 1 : node.end_lineno]
+            lengths[node.name] = sum(bool(line.strip()) for line in body)
+    return lengths
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_command_is_short(path: Path) -> None:
+    """Load, call the library function of the same name, render, exit."""
+    assert {name: lines for name, lines in commands_in(path).items() if lines >= 15} == {}
+
+
+def test_every_command_was_measured() -> None:
+    names = {name for path in COMMANDS for name in commands_in(path)}
+    groups = {"ledger", "fleet", "runbook", "queues"}
+    assert {*OWN, *plugins.commands()} - groups <= names
+    assert {"install", "prune", "lint", "show", "clear", "restore"} <= names

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pipestate.errors import RunbookError
 from pipestate.runbook.parse import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]
@@ -16,7 +17,7 @@ def page(front: str) -> str:
 def test_the_front_matter_names_the_runbook_and_its_phases() -> None:
     runbook = parse(
         page("runbook: sample\ndefault: true\nphases:\n  ready: {from: '0002', until: a1, opens: ['0006']}"),
-        "s.md",
+        "sample.md",
     )
 
     assert (runbook.name, runbook.default) == ("sample", True)
@@ -26,7 +27,7 @@ def test_the_front_matter_names_the_runbook_and_its_phases() -> None:
 
 @pytest.mark.parametrize("about", ["", " {}", " null", " ~"])
 def test_a_phase_may_follow_no_revisions(about: str) -> None:
-    runbook = parse(page(f"runbook: sample\nphases:\n  ready:{about}"), "s.md")
+    runbook = parse(page(f"runbook: sample\nphases:\n  ready:{about}"), "sample.md")
 
     assert not runbook.default
     assert (runbook.phases[0].from_, runbook.phases[0].until, runbook.phases[0].opens) == (None, None, ())
@@ -34,7 +35,7 @@ def test_a_phase_may_follow_no_revisions(about: str) -> None:
 
 @pytest.mark.parametrize("end", ["---", "..."])
 def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
-    assert parse(f"---\nrunbook: a\nphases: {{ready: }}\n{end}\n{BODY}", "s.md").name == "a"
+    assert parse(f"---\nrunbook: a\nphases: {{ready: }}\n{end}\n{BODY}", "a.md").name == "a"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,11 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
             "`0007` is a number to YAML",
         ),
         ("runbook: " + "[" * 3000, 1, "the front matter is not YAML"),
+        (
+            "default: true\nrunbook: orders\nphases: {ready: }",
+            3,
+            "`runbook: orders` stands in a file of another name: call it orders.md, or write `runbook: sample` here",
+        ),
     ],
 )
 def test_a_wrong_front_matter_is_told_with_its_line(
@@ -108,6 +114,11 @@ def test_a_wrong_front_matter_is_told_with_its_line(
     told = findings_of(page(front))
 
     assert [found for found in told if found[0] == line and message in found[1]], told
+
+
+def test_a_file_whose_name_could_be_no_runbooks_is_to_be_called_by_its_runbook() -> None:
+    with pytest.raises(RunbookError, match=r"Old Orders.md:2: .* call it orders.md$"):
+        parse(page("runbook: orders\nphases: {ready: }"), "runbooks/Old Orders.md")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_runbook_becomes_frozen_values() -> None:
 
 
 def test_a_runbook_without_a_title_is_called_by_its_name() -> None:
-    assert parse(SAMPLE.replace("# One row a site", ""), "s.md").title == "sample"
+    assert parse(SAMPLE.replace("# One row a site", ""), "sample.md").title == "sample"
 
 
 @pytest.mark.parametrize("before", ["", "\ufeff"])
@@ -169,19 +169,24 @@ def test_parse_stops_at_the_first_fault_and_collect_tells_them_all() -> None:
     text = (
         SAMPLE.replace("stuck_pct < 1.0", "stuck_pct").replace("(24h)", "(soon)").replace("true", "perhaps")
     )
-    runbook, findings = collect(text, "s.md")
+    runbook, findings = collect(text, "sample.md")
 
     assert runbook is not None
     assert [finding.line for finding in findings] == [3, 16, 23]
     with pytest.raises(RunbookError) as caught:
-        parse(text, "s.md")
-    assert str(caught.value) == str(findings[0]) == "s.md:3: `default:` must be true or false"
+        parse(text, "sample.md")
+    assert str(caught.value) == str(findings[0]) == "sample.md:3: `default:` must be true or false"
 
 
 def test_the_error_carries_where_and_what() -> None:
-    error = pickle.loads(pickle.dumps(RunbookError("s.md", 3, "is wrong")))
+    error = pickle.loads(pickle.dumps(RunbookError("sample.md", 3, "is wrong")))
 
-    assert (error.path, error.line, error.what, str(error)) == ("s.md", 3, "is wrong", "s.md:3: is wrong")
+    assert (error.path, error.line, error.what, str(error)) == (
+        "sample.md",
+        3,
+        "is wrong",
+        "sample.md:3: is wrong",
+    )
     assert isinstance(error, PipestateError)
     assert error.exit_code == 2
 
@@ -280,10 +285,10 @@ def test_other_boxes_outside_of_any_phase_are_prose(findings_of: Lint) -> None:
 
 def test_ten_thousand_blocks_are_read() -> None:
     block = "```sql\n-- check: c{0}\n-- require: rows = 0\nSELECT {0};\n```\n\n"
-    text = "---\nrunbook: s\nphases: {a: }\n---\n## Phase: a\n\n" + "".join(
+    text = "---\nrunbook: sample\nphases: {a: }\n---\n## Phase: a\n\n" + "".join(
         block.format(n) for n in range(10_000)
     )
-    [phase] = parse(text, "s.md").phases
+    [phase] = parse(text, "sample.md").phases
 
     assert len(phase.checks) == 10_000
     assert phase.checks[-1].line == 7 + 6 * 9_999

@@ -89,14 +89,14 @@ def test_a_check_whose_own_rows_say_little_may_have_evidence(require: str, findi
 
 
 def test_one_id_may_stand_in_two_phases(findings_of: Lint) -> None:
-    text = "---\nrunbook: s\nphases: {one: , two: }\n---\n## Phase: one\n\n" + check("a")
+    text = "---\nrunbook: sample\nphases: {one: , two: }\n---\n## Phase: one\n\n" + check("a")
 
     assert findings_of(text + "\n## Phase: two\n\n" + check("a").replace("SELECT", "SELECT 2,")) == []
 
 
 @pytest.mark.parametrize("body", ["", "Only text.\n", "```sql\nSELECT 1\n```\n", view("a")])
 def test_a_phase_that_asks_nothing_is_told(body: str, findings_of: Lint) -> None:
-    text = f"---\nrunbook: s\nphases:\n  one:\n---\n\n## Phase: one\n\n{body}"
+    text = f"---\nrunbook: sample\nphases:\n  one:\n---\n\n## Phase: one\n\n{body}"
 
     assert findings_of(text) == [
         (7, "phase one asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
@@ -105,7 +105,7 @@ def test_a_phase_that_asks_nothing_is_told(body: str, findings_of: Lint) -> None
 
 def test_a_gate_that_nothing_could_close_is_told(findings_of: Lint) -> None:
     warning = check("a", "n = 1\n-- level: warn")
-    text = "---\nrunbook: s\nphases:\n  one: {opens: ['0006']}\n---\n\n## Phase: one\n\n"
+    text = "---\nrunbook: sample\nphases:\n  one: {opens: ['0006']}\n---\n\n## Phase: one\n\n"
 
     assert findings_of(text + warning) == [
         (7, "phase one opens 0006 but has no blocking check: its gate could never be closed")

@@ -4,7 +4,7 @@ import pytest
 
 Lint = Callable[[str], list[tuple[int, str]]]
 
-FRONT = "---\nrunbook: s\nphases: {one: , two: }\n---\n## Phase: one\n\n"
+FRONT = "---\nrunbook: sample\nphases: {one: , two: }\n---\n## Phase: one\n\n"
 TWO = "\n## Phase: two\n\n"
 
 

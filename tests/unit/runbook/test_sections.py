@@ -6,14 +6,16 @@ from pipestate.runbook.parse import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]
 
-FRONT = "---\nrunbook: s\nphases:\n  one:\n  two:\n---\n"
+FRONT = "---\nrunbook: sample\nphases:\n  one:\n  two:\n---\n"
 CHECK = "\n```sql\n-- check: a\n-- require: rows = 0\nSELECT 1;\n```\n"
 ONE, TWO = f"## Phase: one\n{CHECK}", f"## Phase: two\n{CHECK.replace('1', '2')}"
 OTHER = CHECK.replace("1", "3")
 
 
 def test_phases_come_in_the_order_of_the_file_with_the_line_of_their_heading() -> None:
-    runbook = parse(FRONT + "# Title\n" + ONE + "### A step\n" + OTHER.replace(": a", ": b") + TWO, "s.md")
+    runbook = parse(
+        FRONT + "# Title\n" + ONE + "### A step\n" + OTHER.replace(": a", ": b") + TWO, "sample.md"
+    )
 
     assert [(phase.name, phase.line) for phase in runbook.phases] == [("one", 8), ("two", 22)]
     assert [check.id for check in runbook.phases[0].checks] == ["a", "b"]
@@ -22,7 +24,7 @@ def test_phases_come_in_the_order_of_the_file_with_the_line_of_their_heading() -
 def test_an_underlined_heading_is_a_phase_too() -> None:
     text = FRONT.replace("  two:\n", "") + f"Phase: one\n----------\n{CHECK}"
 
-    assert [phase.line for phase in parse(text, "s.md").phases] == [6]
+    assert [phase.line for phase in parse(text, "sample.md").phases] == [6]
 
 
 @pytest.mark.parametrize("heading", ["# Part two", "## Rollback", "Rollback\n--------"])

@@ -1,7 +1,9 @@
 """`pipestate backfill` without a name: what stood still in OCR gets counters from the storage directory."""
 
 import gc
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,6 +12,13 @@ from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours
 from pipestate.pipeline.cli.output import show
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from pipestate.pipeline.backfill.decide import SiteCounts
+    from pipestate.pipeline.planning import Result
+    from pipestate.pipeline.storage import Storage
 
 
 @project_options
@@ -25,7 +34,7 @@ def backfill(
 
     Example: pipestate backfill --dry-run --storage-dir /srv/sites
     """
-    from pipestate.pipeline import backfill as library
+    from pipestate.pipeline.backfill import require_batch_size
     from pipestate.pipeline.planning import any_failed
     from pipestate.pipeline.render.backfill import as_data, as_lines
     from pipestate.pipeline.storage import open_storage
@@ -33,15 +42,24 @@ def backfill(
 
     require_ours(to.project)
     threshold = require_threshold(threshold_hours)
-    library.require_batch_size(batch_size)
+    require_batch_size(batch_size)
     storage = open_storage(storage_dir)
-    gc.disable()  # a plan may have a million small values, and each of them outlives the collector
-    with progress("counting", "sites") as counting:
-        plan = library.plan(to.url, storage, threshold=threshold, on_progress=counting)
-    results = plan.expected
-    if not dry_run:
-        with progress("writing", "sites") as writing:
-            results = library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
+    results = filled(to, storage, threshold, batch_size, dry_run=dry_run)
     data = partial(as_data, results, dry_run=dry_run, root=storage.root, hours=threshold_hours)
     show(json_, data, as_lines(results, dry_run=dry_run))
     raise typer.Exit(any_failed(results))
+
+
+def filled(
+    to: Target, storage: "Storage", threshold: "timedelta", batch_size: int | None, *, dry_run: bool
+) -> "Sequence[Result[SiteCounts]]":
+    """Give the sites their counters, or say what would become of them."""
+    from pipestate.pipeline import backfill as library
+
+    gc.disable()  # a plan may have a million small values, and each of them outlives the collector
+    with progress("counting", "sites") as counting:
+        plan = library.plan(to.url, storage, threshold=threshold, on_progress=counting)
+    if dry_run:
+        return plan.expected
+    with progress("writing", "sites") as writing:
+        return library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)

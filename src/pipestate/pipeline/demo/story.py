@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pipestate import embedded
-from pipestate.pipeline.demo import scene
+from pipestate.pipeline.demo import redis_server, scene
 from pipestate.pipeline.demo.stage import Stage
 
 DAILY = (
@@ -50,8 +50,8 @@ def only_database() -> tuple[str, str]:
 def _world(*, keep: bool, queues: bool = True) -> Iterator[tuple[str, str | None, Path]]:
     with ExitStack() as servers:
         url = servers.enter_context(embedded.embedded_server(keep=keep))
-        queues = queues and embedded.has_redis()
-        redis = servers.enter_context(embedded.embedded_redis(keep=keep)) if queues else None
+        queues = queues and redis_server.has_redis()
+        redis = servers.enter_context(redis_server.embedded_redis(keep=keep)) if queues else None
         if keep:
             directory = Path(tempfile.mkdtemp(prefix="pipestate-demo-"))
         else:
