@@ -2,30 +2,32 @@
 
 import os
 import random
+import signal
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from sqlalchemy import create_engine
 
-from alembics import ROOT, Chain
+from alembics import ROOT, Chain, dump
 from bed import Database
+from faults.case import Complaint, differences
+from faults.strikes import undisturbed
+from faults.subjects import LEDGER, upgrade
 from faults.world import World
 from legacy import everything_legacy, fill_legacy
 from pipestate.pipeline import finish_job, initialize_stage
 from programs import FORKS, start_server, started
 
 WORKERS = 8
-SITES = 1000
-# How many jobs a worker finishes between two notes of how far it is: what it is given again after a kill.
-NOTED = 200
 
 
-def upgrades_at_once(world: World, number: int) -> list[str]:
-    """Start `alembic upgrade 0005` many times on one database: all must end well, once."""
+def upgrades_at_once(world: World, number: int) -> list[Complaint]:
+    """Start `alembic upgrade 0005` many times on one database: all must end well, and leave what one leaves."""
+    reference = undisturbed(world, upgrade)
     database = world.postgres.copy_of("legacy", fill_legacy)
-    before = everything_legacy(database)
     environment = {**os.environ, "PIPESTATE_DATABASE_URL": database.text}
     with ExitStack() as running:
         programs = [
@@ -33,79 +35,128 @@ def upgrades_at_once(world: World, number: int) -> list[str]:
             for _ in range(number)
         ]
         done = [program.wait() for program in programs]
-    told = [f"exit {each.returncode}: {each.stderr[-300:]}" for each in done if each.returncode]
-    if Chain(database).revision() != "0005" or everything_legacy(database) != before:
-        told.append("the database is not as one upgrade leaves it")
+    told = [
+        Complaint("unfinished", f"exit {each.returncode}: {each.stderr[-300:]}")
+        for each in done
+        if each.returncode
+    ]
+    told += [Complaint("tracebacks", each.stderr[-800:]) for each in done if "Traceback" in each.stderr]
+    told += differences(reference.rows, {**everything_legacy(database), "ledger": database.rows(LEDGER)})
+    if dump(database) != reference.schema:
+        told.append(Complaint("different", "the schema is not as one upgrade leaves it"))
     world.postgres.drop(database)
     return told
 
 
-def finished_jobs(world: World, jobs: int, kills: int) -> tuple[int, list[str]]:
+@dataclass(frozen=True)
+class Load:
+    """So many jobs, spread over sites; each of eight workers notes how far it is, and goes on there after a kill."""
+
+    jobs: int
+    sites: int
+
+    @classmethod
+    def of(cls, jobs: int) -> "Load":
+        """Spread at least so many jobs, as many on each site and worker."""
+        sites = min(1000, jobs // 40)
+        return cls(-(-jobs // (sites * WORKERS)) * sites * WORKERS, sites)
+
+    @property
+    def per_site(self) -> int:
+        return self.jobs // self.sites
+
+    @property
+    def share(self) -> int:
+        """How many jobs are one worker's."""
+        return self.jobs // WORKERS
+
+    @property
+    def noted(self) -> int:
+        """How many jobs a worker finishes between two notes: what it is given again after a kill."""
+        return max(1, min(200, self.share // 20))
+
+    @property
+    def failing(self) -> int:
+        return len(range(0, self.jobs, 13))
+
+
+def finished_jobs(world: World, jobs: int, kills: int) -> tuple[int, int, list[Complaint]]:
     """Finish jobs from eight processes, kill some of them again and again, deliver their jobs once more.
 
-    Return how often `finish_job` was called at least, and what is wrong with the counters.
+    Return how often `finish_job` was called, how many workers were killed, and what is wrong with the counters.
     """
-    database = world.postgres.create()
-    Chain(database).upgrade("0005")
-    per_site = jobs // SITES
+    load = Load.of(jobs)
+    database = world.postgres.copy_of("expanded", lambda each: Chain(each).upgrade("0005"))
     with database.begin() as connection:
-        for number in range(SITES):
+        for number in range(load.sites):
             connection.exec_driver_sql(f"INSERT INTO sites (subdomain) VALUES ('site{number}')")
-            initialize_stage(connection, f"site{number}", "ocr", per_site)
+            initialize_stage(connection, f"site{number}", "ocr", load.per_site)
     start_server()
-    done = FORKS.Array("q", WORKERS)
-    workers = [_start(database, worker, per_site, done) for worker in range(WORKERS)]
+    # Without a lock: whoever is killed while it holds one would stop all others.
+    done, calls = (FORKS.Array("q", WORKERS, lock=False) for _ in range(2))
+    killed = _run_and_kill(database, load, kills, done, calls)
+    told = _wrong_counters(database, load)
+    if killed < kills:
+        told.append(Complaint("too few hits", f"only {killed} of {kills} workers were killed"))
+    world.postgres.drop(database)
+    return sum(calls[:]), killed, told
+
+
+def _run_and_kill(database: Database, load: Load, kills: int, done: Any, calls: Any) -> int:
+    """Let the workers run to their end, and kill one of those that still work whenever a share is done."""
+    workers = [_start(database, number, load, done, calls) for number in range(WORKERS)]
     chance, killed = random.Random(3), 0
-    share = SITES * per_site // WORKERS
-    while any(each.is_alive() for each in workers):
-        time.sleep(0.2)
-        progress = sum(done[:]) / (share * WORKERS)
-        if killed < kills and progress > killed / kills:
-            victim = chance.randrange(WORKERS)
+    while working := [number for number, each in enumerate(workers) if each.is_alive()]:
+        time.sleep(0.02)
+        if killed < kills and sum(done[:]) / load.jobs > killed / kills:
+            victim = chance.choice(working)
             workers[victim].kill()
             workers[victim].join()
-            workers[victim] = _start(database, victim, per_site, done)  # from where it last noted on
-            killed += 1
-    for worker in workers:
-        worker.join()
-    told = _wrong_counters(database, per_site)
-    if killed < kills:
-        told.append(f"only {killed} of {kills} workers were killed")
-    world.postgres.drop(database)
-    return SITES * per_site, told
+            killed += workers[victim].exitcode == -signal.SIGKILL
+            workers[victim] = _start(database, victim, load, done, calls)
+    return killed
 
 
-def _start(database: Database, worker: int, per_site: int, done: Any) -> ForkServerProcess:
+def _start(database: Database, worker: int, load: Load, done: Any, calls: Any) -> ForkServerProcess:
     url = database.url.render_as_string(hide_password=False)
-    process = FORKS.Process(target=_work, args=(url, worker, per_site, done))
+    process = FORKS.Process(target=_work, args=(url, worker, load, done, calls))
     process.start()
     return process
 
 
-def _work(url: str, worker: int, per_site: int, done: Any) -> None:
-    """Finish this worker's share of every site's jobs, each in a transaction of its own."""
-    engine = create_engine(url)
+def _work(url: str, worker: int, load: Load, done: Any, calls: Any) -> None:
+    """Finish this worker's share of every site's jobs, each in a transaction of its own.
+
+    Every other worker commits by itself, and so can be killed between the call and its commit.
+    """
+    commits = worker % 2 == 0
+    engine = create_engine(url, **({} if commits else {"isolation_level": "AUTOCOMMIT"}))
     with engine.connect() as connection:
-        share = range(worker, SITES * per_site, WORKERS)
-        for position in range(done[worker], len(share)):
-            number = share[position]
+        for position in range(done[worker], load.share):
+            number = worker + position * WORKERS
             error = "broken" if number % 13 == 0 else None
-            finish_job(connection, f"site{number % SITES}", "ocr", error=error, job_key=f"job {number}")
-            connection.commit()
-            if position % NOTED == NOTED - 1:
+            site = f"site{position % load.sites}"  # where the others are, too, or have just been
+            finish_job(connection, site, "ocr", error=error, job_key=f"job {number}")
+            if commits:
+                connection.commit()
+            calls[worker] += 1
+            if position % load.noted == load.noted - 1:
                 done[worker] = position + 1
-    done[worker] = len(share)
+    done[worker] = load.share
 
 
-def _wrong_counters(database: Database, per_site: int) -> list[str]:
-    jobs = SITES * per_site
-    wrong = database.value(
-        f"SELECT count(*) FROM sites WHERE ocr_completed + ocr_failed <> {per_site} OR ocr_total <> {per_site}"
-    )
+def _wrong_counters(database: Database, load: Load) -> list[Complaint]:
+    """Compare each site's counters and claim with what its jobs make."""
+    counted = f"ocr_completed + ocr_failed - {load.per_site}"
+    claims = "SELECT coalesce(sum(attempts), 0) FROM pipeline_claim WHERE subdomain = s.subdomain"
+    rows = database.rows(f"SELECT subdomain, {counted}, ({claims})::int - 1 FROM sites s")
+    told = []
+    for site, *more in rows:
+        for what, number in zip(("jobs", "claims"), more, strict=True):
+            if number:
+                kind = "lost" if int(str(number)) < 0 else "doubled"
+                told.append(Complaint(kind, f"{site} has {number:+} {what}"))
     failed = database.value("SELECT sum(ocr_failed) FROM sites")
-    claims = database.value("SELECT count(*) FROM pipeline_claim WHERE attempts = 1")
-    told = [f"{wrong} sites have wrong counts"] if wrong else []
-    told += (
-        [f"{failed} jobs failed, not {len(range(0, jobs, 13))}"] if failed != len(range(0, jobs, 13)) else []
-    )
-    return told + ([f"{claims} sites were claimed once, not {SITES}"] if claims != SITES else [])
+    if failed != load.failing:
+        told.append(Complaint("different", f"{failed} jobs failed, not {load.failing}"))
+    return told

@@ -1,94 +1,174 @@
-"""Faults in the middle of a command: killed, cut off from the server, the server gone. Then the same again."""
+"""Faults in the middle of a command: killed, cut off, a server gone. Then the same again."""
 
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults.subjects import Case, Subject
-from faults.world import World, terminate_sessions
+from faults.case import Case, Complaint, Struck, Subject, Undisturbed, compare, differences, schema_of
+from faults.world import World
 from programs import Program, run_program, started
 
-TRIES = 6
+# A session of a program that was killed may hold its locks for a moment: how long to wait before each try.
+PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+EARLIEST, LATEST = 0.02, 1.0
+TRIES = 3
+CONNECTED_WITHIN_S = 60
+
+# Strike, and say whether anything was hit.
+Fault = Callable[[World, Case, Program], bool]
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What one fault did: complaints about rows and jobs, and what the commands printed as tracebacks."""
+    """Whether a fault hit the command, and what is wrong after it."""
 
-    subject: str
-    fault: str
-    lost: tuple[str, ...] = ()
-    tracebacks: tuple[str, ...] = ()
+    hit: bool
+    complaints: tuple[Complaint, ...]
 
 
-Fault = Callable[[World, Case, Program], None]
-
-
-def kill(world: World, case: Case, program: Program) -> None:
-    """SIGKILL: nothing of the program's own can run any more."""
+def kill(world: World, case: Case, program: Program) -> bool:
+    """SIGKILL: nothing of the program's own can run any more. It is hit when it died of that."""
     del world, case
     program.process.kill()
+    program.process.join()
+    return program.process.exitcode == -signal.SIGKILL
 
 
-def terminate(world: World, case: Case, program: Program) -> None:
-    """End its sessions on the server, and its connections to Redis."""
+def terminate(world: World, case: Case, program: Program) -> bool:
+    """End its sessions on the server, and its connections to Redis. It is hit when it had any."""
     del program
-    for database in case.databases:
-        terminate_sessions(database)
-    world.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")  # type: ignore[no-untyped-call]
+    return world.end_sessions(case.databases) + world.redis_server.end_clients() > 0
 
 
-def stop_server(world: World, case: Case, program: Program) -> None:
-    """Stop the server at once, wait for what the program says of it, and start the server again."""
-    del case
+def stop_server(world: World, case: Case, program: Program) -> bool:
+    """Stop PostgreSQL at once, wait for what the program says of it, and start the server again."""
+    sessions = world.count_sessions(case.databases)
     world.stop_at_once()
     program.process.join(60)
     world.start()
+    return sessions > 0
 
 
-FAULTS: dict[str, Fault] = {"kill": kill, "terminate": terminate, "stop server": stop_server}
+def stop_redis(world: World, case: Case, program: Program) -> bool:
+    """Kill Redis, wait for what the program says of it, and start it again."""
+    del case
+    clients = world.redis_server.count_clients()
+    world.redis_server.stop_at_once()
+    program.process.join(60)
+    world.redis_server.start()
+    return clients > 0
 
 
-def duration(world: World, subject: Subject) -> float:
-    """Measure a run that nobody disturbs."""
+FAULTS: dict[str, Fault] = {
+    "kill": kill,
+    "sessions ended": terminate,
+    "server stopped": stop_server,
+    "Redis stopped": stop_redis,
+}
+
+
+@dataclass
+class Pace:
+    """How long the command runs, as far as is known: that depends on what else the machine does."""
+
+    seconds: float
+
+    def learn(self, waited: float, fraction: float, *, hit: bool) -> None:
+        """Take a run for shorter when the fault came too late, and for longer when one near its end hit."""
+        if not hit:
+            self.seconds = min(self.seconds, max(waited, self.seconds / 4))
+        elif fraction > 0.9:
+            self.seconds *= 1.1
+
+
+def undisturbed(world: World, subject: Subject) -> Undisturbed:
+    """Run the command without a fault, once in each world: it is what the others are compared with."""
+    found: Undisturbed = world.once(f"undisturbed {subject.__name__}", lambda: _run_alone(world, subject))
+    return found
+
+
+def strike(world: World, subject: Subject, fault: str, fraction: float) -> Strike:
+    """Start the command, let the fault happen at that fraction of its run, finish the command, and compare."""
+    reference = undisturbed(world, subject)
+    known = reference.seconds if fault == "kill" else reference.connected_s
+    pace: Pace = world.once(f"pace {subject.__name__} {fault}", lambda: Pace(known))
     case = subject(world)
-    start = time.monotonic()
-    done = run_program(case.argv, cwd=case.cwd, environment=case.environment)
-    seconds = time.monotonic() - start
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    complaints = case.complaints()
-    assert not complaints, complaints
-    _drop(world, case)
-    return seconds
-
-
-def strike(world: World, subject: Subject, fault: str, seconds: float) -> Strike:
-    """Start the command, let the fault happen so many seconds later, run the command again, and compare."""
-    case = subject(world)
+    for database in case.databases:
+        database.leave()  # who is on it from now on is the command
     with started(case.argv, cwd=case.cwd, environment=case.environment) as program:
-        program.process.join(seconds)
-        FAULTS[fault](world, case, program)
+        if fault != "kill":
+            _wait_for_connection(world, case, program)
+        start = time.monotonic()
+        program.process.join(fraction * pace.seconds)
+        waited = time.monotonic() - start
+        hit = FAULTS[fault](world, case, program)
         done = program.wait()
-    printed = [done.stdout + done.stderr]
-    for _ in range(TRIES):  # a session that was killed may hold its locks for a moment
-        again = run_program(case.again or case.argv, cwd=case.cwd, environment=case.environment)
-        printed.append(again.stdout + again.stderr)
-        if again.returncode in case.codes:
-            break
-        time.sleep(0.5)
-    lost = case.complaints()
-    if again.returncode not in case.codes:
-        lost.append(f"it cannot be finished: exit {again.returncode}: {printed[-1][-600:]}")
+    pace.learn(waited, fraction, hit=hit)
+    printed, told = [done.stdout + done.stderr], []
+    if done.returncode:
+        told = _finish(case, printed)
+    told += compare(case, reference) + case.complaints(Struck(fault, "\n".join(printed)))
+    told += [Complaint("tracebacks", each[-800:]) for each in printed if "Traceback" in each]
     _drop(world, case)
-    name = getattr(subject, "__name__", "?")
-    return Strike(name, fault, tuple(lost), tuple(each for each in printed if "Traceback" in each))
+    return Strike(hit, tuple(told))
 
 
-def instants(subject: str, fault: str, number: int, seconds: float) -> list[float]:
+def strike_until_hit(world: World, subject: Subject, fault: str, fraction: float) -> list[Strike]:
+    """Strike; where nothing was hit, again and earlier."""
+    strikes = []
+    for _ in range(TRIES):
+        strikes.append(strike(world, subject, fault, fraction))
+        if strikes[-1].hit:
+            break
+        fraction *= 0.7
+    return strikes
+
+
+def fractions(subject: str, fault: str, number: int) -> list[float]:
     """Choose moments of a run, the same ones every time."""
     chance = random.Random(f"{subject} {fault}")
-    return sorted(chance.uniform(0, seconds * 1.1) for _ in range(number))
+    return [chance.uniform(EARLIEST, LATEST) for _ in range(number)]
+
+
+def _wait_for_connection(world: World, case: Case, program: Program) -> None:
+    """Wait until the command is on a server: before that there is nothing to cut off."""
+    end = time.monotonic() + CONNECTED_WITHIN_S
+    while program.process.exitcode is None and time.monotonic() < end:
+        if world.count_sessions(case.databases) or world.redis_server.count_clients():
+            return
+        time.sleep(0.01)
+
+
+def _finish(case: Case, printed: list[str]) -> list[Complaint]:
+    """Run the command again until it ends well; add what it prints."""
+    for pause in PAUSES_S:
+        time.sleep(pause)
+        argv = case.again() if case.again is not None else case.argv
+        again = run_program(argv, cwd=case.cwd, environment=case.environment)
+        printed.append(again.stdout + again.stderr)
+        if again.returncode == 0:
+            return []
+    return [Complaint("unfinished", f"exit {again.returncode}: {printed[-1][-600:]}")]
+
+
+def _run_alone(world: World, subject: Subject) -> Undisturbed:
+    case = subject(world)
+    for database in case.databases:
+        database.leave()
+    start = time.monotonic()
+    with started(case.argv, cwd=case.cwd, environment=case.environment) as program:
+        _wait_for_connection(world, case, program)
+        connected = time.monotonic()
+        done = program.wait()
+    end = time.monotonic()
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    reference = Undisturbed(end - start, end - connected, case.look(), schema_of(case))
+    wrong = differences(case.wanted, reference.rows) + case.complaints(Struck("none", done.stderr))
+    assert not wrong, wrong
+    _drop(world, case)
+    return reference
 
 
 def _drop(world: World, case: Case) -> None:

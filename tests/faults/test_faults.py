@@ -1,12 +1,23 @@
-"""The short form of `make faults`: each subject and each fault, at one instant in the middle."""
+"""The short form of `make faults`: each subject, each fault, the crowds and the documents, in a small number."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from faults.documents import read_documents
-from faults.strikes import strike
-from faults.subjects import SUBJECTS
+from faults.case import Subject
+from faults.crowds import finished_jobs, upgrades_at_once
+from faults.documents import read_criteria, read_pages
+from faults.rehearsal import rehearse_one
+from faults.strikes import strike_until_hit
+from faults.subjects import (
+    contract,
+    downgrade,
+    own_backfill,
+    queues_clear,
+    reconcile,
+    shipped_backfill,
+    upgrade,
+)
 from faults.world import World, open_world
 
 
@@ -17,23 +28,36 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize(
-    ("subject", "fault", "seconds"),
+    ("subject", "fault"),
     [
-        ("upgrade", "terminate", 0.5),
-        ("contract", "stop server", 0.6),
-        ("downgrade", "terminate", 0.3),
-        ("own_backfill", "stop server", 0.5),
-        ("shipped_backfill", "terminate", 0.4),
-        ("reconcile", "kill", 0.4),
-        ("queues_clear", "kill", 0.6),
+        (upgrade, "sessions ended"),
+        (contract, "server stopped"),
+        (downgrade, "kill"),
+        (own_backfill, "sessions ended"),
+        (shipped_backfill, "kill"),
+        (reconcile, "Redis stopped"),
+        (queues_clear, "kill"),
+        (rehearse_one, "kill"),
     ],
 )
 def test_after_a_fault_the_same_command_finishes_and_nothing_is_lost_or_doubled(
-    world: World, subject: str, fault: str, seconds: float
+    world: World, subject: Subject, fault: str
 ) -> None:
-    done = strike(world, SUBJECTS[subject], fault, seconds)
-    assert (done.lost, done.tracebacks) == ((), ())
+    strikes = strike_until_hit(world, subject, fault, 0.5)
+    assert [strike.complaints for strike in strikes] == [()] * len(strikes)
+    assert strikes[-1].hit
+
+
+def test_of_upgrades_at_once_all_end_well_and_leave_what_one_leaves(world: World) -> None:
+    assert upgrades_at_once(world, 4) == []
+
+
+def test_jobs_of_workers_that_are_killed_are_counted_once(world: World) -> None:
+    calls, killed, complaints = finished_jobs(world, 4000, 3)
+    assert complaints == []
+    assert (calls >= 4000, killed) == (True, 3)
 
 
 def test_whatever_a_page_or_a_criterion_says_it_is_read_or_refused() -> None:
-    assert read_documents(200) == []
+    assert read_pages(200).complaints == []
+    assert read_criteria(200).complaints == []
