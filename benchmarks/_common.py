@@ -16,8 +16,9 @@ from pipestate.embedded import embedded_binaries
 LEGACY = (
     """CREATE TABLE sites (subdomain varchar PRIMARY KEY, name varchar, state varchar, kind varchar,
        scraper varchar, pages integer, start_year integer, extra varchar, country varchar, lat varchar,
-       lng varchar, status varchar, extraction_status varchar DEFAULT 'pending', last_updated varchar,
-       last_deployed varchar, last_extracted varchar)""",
+       lng varchar, status varchar NOT NULL, extraction_status varchar DEFAULT 'pending', last_updated varchar,
+       last_deployed varchar, last_extracted varchar,
+       CONSTRAINT known_extraction CHECK (extraction_status IN ('pending', 'running', 'completed', 'failed')))""",
     """CREATE TABLE site_progress (subdomain varchar PRIMARY KEY, current_stage varchar,
        stage_total integer NOT NULL DEFAULT 0, stage_completed integer NOT NULL DEFAULT 0,
        started_at timestamptz, updated_at timestamptz)""",
@@ -49,13 +50,6 @@ def upgrade(database: URL, revision: str) -> None:
 
 def downgrade(database: URL, revision: str) -> None:
     run([sys.executable, "-m", "alembic", "downgrade", revision], {"PIPESTATE_DATABASE_URL": plain(database)})
-
-
-def server_version(server: URL) -> str:
-    """Say `18.4`."""
-    with closing(psycopg2.connect(plain(server))) as connection:
-        version = str(connection.server_version)
-    return f"{version[:-4]}.{int(version[-4:])}"
 
 
 def psql(database: URL, statements: list[str]) -> None:

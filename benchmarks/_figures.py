@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST_OF_QUERIES, MOST_GROWTH, MOST_MEGABYTES, MOST_WITH_JOBS = 0.5, 1.5, 20.0, 1.1
+MOST_OF_QUERIES, MOST_GROWTH, MOST_MEGABYTES = 0.5, 1.5, 20.0
+MOST_WITH_JOBS = 1.05  # never slower, but for what the machine varies by
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Goal:
         return self.value <= self.most
 
     def __str__(self) -> str:
-        return f"{self.name:<62}{self.value:>8.2f} (at most {self.most:g}) {'ok' if self.ok else 'MISSED'}"
+        return f"{self.name:<74}{self.value:>8.2f} (at most {self.most:g}) {'ok' if self.ok else 'MISSED'}"
 
 
 def goals(figures: Sequence[Figures]) -> list[Goal]:
@@ -40,11 +41,12 @@ def goals(figures: Sequence[Figures]) -> list[Goal]:
     beside = last.verify_s / last.queries_s
     memory = max(each.megabytes for each in figures) - first.megabytes
     jobs = max(each.with_jobs_s / each.verify_s for each in figures)
+    sizes = f"{first.rows:,} to {last.rows:,} rows"
     return [
         Goal(f"{last.rows:,} rows, beside the source documents' queries", beside, MOST_OF_QUERIES),
         Goal(f"{last.rows:,} rows, beside {first.rows:,}", last.verify_s / first.verify_s, MOST_GROWTH),
-        Goal("memory above that of the smallest, megabytes", memory, MOST_MEGABYTES),
-        Goal("--jobs 2, beside without, at worst", jobs, MOST_WITH_JOBS),
+        Goal(f"{sizes}, memory above that of the smallest, megabytes", memory, MOST_MEGABYTES),
+        Goal(f"{sizes}, --jobs 2 beside --jobs 1, at worst", jobs, MOST_WITH_JOBS),
     ]
 
 

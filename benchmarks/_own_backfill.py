@@ -150,9 +150,9 @@ def beside_one_update(
     rounds: int,
     on_a_copy: OnACopy[float],
     on_a_copy_walk: OnACopy[Walk],
-) -> tuple[float, float, float]:
-    """Return the ratios of the rates and of the tenths, and the shortest of the longest stalls, in seconds."""
-    ratios, steadies, stalls = [], [], []
+) -> tuple[float, float, float, float]:
+    """Return the ratios of the rates and of the tenths, the shortest of the longest stalls in seconds, and the rate."""
+    ratios, steadies, stalls, rates = [], [], [], []
     for number in range(rounds):
         theirs = on_a_copy(admin, template, one_update)
         ours = on_a_copy_walk(admin, template, walk)
@@ -165,4 +165,5 @@ def beside_one_update(
         ratios.append(theirs / ours.seconds)
         steadies.append(ours.steady)
         stalls.append(stall)
-    return statistics.median(ratios), statistics.median(steadies), min(stalls)
+        rates.append(rows / ours.seconds)
+    return statistics.median(ratios), statistics.median(steadies), min(stalls), statistics.median(rates)

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipestate.config import shipped_root
+from pipestate.embedded import embedded_binaries
+
+LOAD_BEFORE = os.getloadavg()[0]  # as the benchmark starts, which adds its own
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a process; `megabytes` is the most that it had in memory."""
+    """One run of a process; `processor_s` is its own work, `megabytes` the most that it had in memory."""
 
     seconds: float
+    processor_s: float
     megabytes: float
     code: int
     output: str
@@ -40,11 +44,11 @@ def timed_run(command: list[str], variables: dict[str, str]) -> Run:
         for file in (output, errors):
             file.seek(0)
         text = output.read() if process.returncode in (0, 1) else output.read() + errors.read()
-    return Run(seconds, usage.ru_maxrss / 1024, process.returncode, text)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, process.returncode, text)
 
 
-def machine(server_version: str) -> dict[str, object]:
-    """What the figures were measured on."""
+def machine() -> dict[str, object]:
+    """Say what the figures were measured on."""
     processor = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
     return {
@@ -53,7 +57,15 @@ def machine(server_version: str) -> dict[str, object]:
         "memory_gb": round(int(memory[1]) / 1e6) if memory else None,
         "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "python": platform.python_version(),
-        "postgresql": server_version,
-        "load_before": round(os.getloadavg()[0], 1),
+        "postgresql": _server_version(),
+        "load_before": round(LOAD_BEFORE, 1),
         "on": time.strftime("%Y-%m-%d"),
     }
+
+
+def _server_version() -> str:
+    """Say `18.4`: every benchmark runs on the server that the wheel brings."""
+    said = subprocess.run(
+        [embedded_binaries() / "postgres", "--version"], capture_output=True, text=True, check=True
+    )
+    return said.stdout.split()[-1]

@@ -1,4 +1,7 @@
-"""Keep what benchmarks found in `results.json`: every ratio with its goal, when, and on which machine."""
+"""Keep what benchmarks found in `results.json`: every ratio with its goal, when, and on which machine.
+
+A name says the size where the benchmark takes one, so that a small run leaves the figures of a large one alone.
+"""
 
 import json
 import sys
@@ -20,7 +23,7 @@ def keep(name: str, value: float, wanted: str, *, ok: bool) -> bool:
         "ok": ok,
         "arguments": " ".join(sys.argv[1:]),
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
-        "machine": machine("18"),
+        "machine": machine(),
     }
     FILE.write_text(json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
     return ok

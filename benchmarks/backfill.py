@@ -121,7 +121,7 @@ def own_backfill(rows: int, rounds: int, relaxed: bool) -> bool:
         execute(admin, f"CREATE DATABASE {template.database}", "ALTER SYSTEM SET max_wal_size = '8GB'")
         execute(admin, "SELECT pg_reload_conf()")
         _own_backfill.make_template(template, rows)
-        rate, steady, stall = _own_backfill.beside_one_update(
+        rate, steady, stall, speed = _own_backfill.beside_one_update(
             admin, template, rows, rounds, on_a_copy, on_a_copy
         )
     fast, even = rate >= LEAST_RATE, steady >= LEAST_STEADY
@@ -130,9 +130,13 @@ def own_backfill(rows: int, rounds: int, relaxed: bool) -> bool:
     print(f"last tenth beside the first: {steady:.2f} x{verdict(even, f'at least {LEAST_STEADY}')}")
     most = f"at most {_own_backfill.MOST_STALL_S * 1000:.0f}"
     print(f"longest stall of a writer: {stall * 1000:.0f} ms{verdict(calm, most)}")
-    keep("a page's backfill beside one UPDATE", rate, f"at least {LEAST_RATE}", ok=fast)
-    keep("a page's backfill, last tenth beside the first", steady, f"at least {LEAST_STEADY}", ok=even)
-    keep("a page's backfill, longest stall of a writer, ms", stall * 1000, most, ok=calm)
+    size = _size(rows, relaxed)
+    keep(f"{size}, a page's backfill, rows a second", speed, "for information", ok=True)
+    keep(f"{size}, a page's backfill beside one UPDATE", rate, f"at least {LEAST_RATE}", ok=fast)
+    keep(
+        f"{size}, a page's backfill, last tenth beside the first", steady, f"at least {LEAST_STEADY}", ok=even
+    )
+    keep(f"{size}, a page's backfill, longest stall of a writer, ms", stall * 1000, most, ok=calm)
     return fast and even and calm
 
 
@@ -160,16 +164,23 @@ def database_side(rows: int, rounds: int, batch_size: int | None, relaxed: bool)
     )
     met = [
         keep(
-            "the application's backfill beside one UPDATE",
+            f"{_size(rows, relaxed)}, the application's backfill beside one UPDATE",
             rate,
             f"at least {LEAST_RATE}",
             ok=rate >= LEAST_RATE,
         ),
         keep(
-            "its last tenth beside the first", steady, f"at least {LEAST_STEADY}", ok=steady >= LEAST_STEADY
+            f"{_size(rows, relaxed)}, the application's backfill, last tenth beside the first",
+            steady,
+            f"at least {LEAST_STEADY}",
+            ok=steady >= LEAST_STEADY,
         ),
     ]
     return all(met)
+
+
+def _size(rows: int, relaxed: bool) -> str:
+    return f"{rows:,} rows{' relaxed' if relaxed else ''}"
 
 
 def long_directories(site: Path, files: int) -> None:

@@ -82,7 +82,16 @@ def main() -> int:
         print(f"{name:<16}{median(times):8.2f} s  ({', '.join(f'{each:.2f}' for each in times)})")
     ratio = median(took["--clone"]) / median(took["pg_dump | psql"])
     print(f"--clone takes {ratio:.2f} times as long (at most {MOST})")
-    return 0 if keep("--clone beside pg_dump | psql", ratio, f"at most {MOST}", ok=ratio <= MOST) else 1
+    return (
+        0
+        if keep(
+            f"{options.sites:,} sites, --clone beside pg_dump | psql",
+            ratio,
+            f"at most {MOST}",
+            ok=ratio <= MOST,
+        )
+        else 1
+    )
 
 
 if __name__ == "__main__":

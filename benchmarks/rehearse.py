@@ -157,7 +157,7 @@ def slowed_by(rounds: list[Round]) -> float | None:
     return median(each.watched for each in rounds) / alone if alone >= WORTH_JUDGING_MS else None
 
 
-def judge_watcher(found: list[list[Round]]) -> bool:
+def judge_watcher(found: list[list[Round]], rows: int) -> bool:
     """Say what the watcher costs: the median of the changes, since one of them alone varies by more."""
     known = [each for rounds in found if (each := slowed_by(rounds)) is not None]
     if not known:
@@ -168,14 +168,14 @@ def judge_watcher(found: list[list[Round]]) -> bool:
     print(
         f"\nbeside the watcher a change takes {slowed:.2f} times as long: at most {MOST_SLOWED}  {said(right)}"
     )
-    return keep("a change beside the watcher", slowed, f"at most {MOST_SLOWED}", ok=right)
+    return keep(f"{rows:,} rows, a change beside the watcher", slowed, f"at most {MOST_SLOWED}", ok=right)
 
 
 def said(right: bool) -> str:
     return "ok" if right else "MISSED"
 
 
-def judge(name: str, rounds: list[Round]) -> bool:
+def judge(name: str, rounds: list[Round], rows: int) -> bool:
     """Print one line, and say whether the forecast was right."""
     guess = median(each.forecast for each in rounds)
     truth = median(each.truth for each in rounds)
@@ -196,7 +196,7 @@ def judge(name: str, rounds: list[Round]) -> bool:
         flush=True,
     )
     return keep(
-        f"forecast beside the truth: {name}",
+        f"{rows:,} rows, forecast beside the truth: {name}",
         guess / max(truth, 1),
         "0.5 to 2, or the same side of 500 ms",
         ok=right,
@@ -226,8 +226,8 @@ def main() -> int:
             for project in projects
         }
     print(f"\n{'':<20}{'forecast':>10}{'truth ms':>10}{'ratio':>8}{'noise':>8}{'slowed':>9}")
-    right = [judge(name, rounds) for name, rounds in found.items()]
-    right.append(judge_watcher(list(found.values())))
+    right = [judge(name, rounds, load.sites) for name, rounds in found.items()]
+    right.append(judge_watcher(list(found.values()), load.sites))
     return 0 if all(right) else 1
 
 

@@ -2,14 +2,16 @@
 
 - 300 sites: the whole process, beside `alembic current`: interpreter, imports, connection.
 - 500 checks on an empty table, the whole process.
+- Three dozen slow checks with `--jobs 2`, beside `--jobs 1` (`_with_jobs.py`).
 - 10⁴ to 10⁷ rows in each table: the whole process, beside the source documents' own queries through psql
   (`_source_queries.sql`); with `--jobs 2` beside without; its memory; and each check by itself. A run that grows
-  with the rows has a check that reads them: the table by check says which.
+  with the rows has a check that reads them: the table by check says which. Every ledger has ninety days of records
+  (`_history.py`), whatever the rows.
 
 All sizes are built first and then measured in turn; each figure is the median. Ten million rows need 17 GB of disk
-and most of an hour.
+and most of an hour, and are left to `make scale`.
 
-    python benchmarks/verify.py --sizes 10000,100000 --json scale.json
+    python benchmarks/verify.py --sizes 10000,100000,1000000,10000000 --json scale.json
 """
 
 import argparse
@@ -24,11 +26,13 @@ from typing import Any
 
 from sqlalchemy.engine import URL
 
-from _common import LEGACY, execute, plain, server_version, upgrade
+from _common import LEGACY, execute, plain, upgrade
 from _figures import Figures, Goal, goals, show
+from _history import fill_ledger
 from _large import PATIENT, build, refuse_a_full_disk
 from _process import Run, machine, timed_run
 from _results import keep
+from _with_jobs import jobs_goals
 from pipestate.embedded import embedded_binaries, embedded_server
 
 QUERIES = Path(__file__).parent / "_source_queries.sql"
@@ -143,17 +147,20 @@ def five_hundred(server: URL) -> Goal:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sizes", default="10000,100000,1000000,10000000", help="rows of each table")
+    parser.add_argument("--sizes", default="10000,100000,1000000", help="rows of each table")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, metavar="F", help="write the figures there")
     options = parser.parse_args()
     rows = sorted(int(size) for size in options.sizes.split(","))
     refuse_a_full_disk(sum(rows))
     with embedded_server() as server:
-        about = machine(server_version(server))
+        about = machine()
         execute(server, *PATIENT)
         wanted = [beside_current(server, options.rounds), five_hundred(server)]
+        wanted += jobs_goals(server, options.rounds, pipestate)
         sizes = [Size(each, build(server, each)) for each in rows]
+        for size in sizes:
+            fill_ledger(size.database)
         measure_sizes(sizes, options.rounds)
     figures = [size.figures() for size in sizes]
     wanted += goals(figures)

@@ -303,7 +303,7 @@ BEGIN
            PARTITION BY o.name ORDER BY o.observed_at, o.id
          )))::bigint AS gap_seconds
   FROM pipestate.observation o
-  WHERE isfinite(o.observed_at);
+  WHERE o.observed_at > '-infinity' AND o.observed_at < 'infinity';
   CREATE OR REPLACE VIEW pipestate.latest_observation AS
   SELECT known.name,
          latest.value,

@@ -4,6 +4,7 @@
 -- minutes ahead of the server's clock; a time that is infinite counts for nothing.
 -- New columns go to the end of a view: CREATE OR REPLACE VIEW keeps the rights that were granted.
 
+-- Bounds rather than isfinite(): for these the planner reads the index in its order, and need not sort the history.
 CREATE OR REPLACE VIEW pipestate.observed AS
 SELECT o.name,
        o.value,
@@ -20,7 +21,7 @@ SELECT o.name,
          PARTITION BY o.name ORDER BY o.observed_at, o.id
        )))::bigint AS gap_seconds
 FROM pipestate.observation o
-WHERE isfinite(o.observed_at);
+WHERE o.observed_at > '-infinity' AND o.observed_at < 'infinity';
 
 CREATE OR REPLACE VIEW pipestate.latest_observation AS
 SELECT known.name,
