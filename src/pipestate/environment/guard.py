@@ -20,6 +20,7 @@ from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.mark import is_marked
 from pipestate.environment.alone import alone
 from pipestate.environment.names import include_name
+from pipestate.environment.options import read_without_values
 from pipestate.environment.promises import Promises, read_promises
 from pipestate.environment.steps import BEGAN, wrap_steps
 from pipestate.interrupt import listen
@@ -33,6 +34,7 @@ def guard(context: Any) -> None:
     """Guard whatever this env.py configures; `context` is `alembic.context`."""
     environment: EnvironmentContext = getattr(context, "_proxy", context)
     configure = environment.configure
+    read_without_values(environment.config)
 
     @wraps(configure)
     def configure_guarded(*arguments: Any, **options: Any) -> None:
