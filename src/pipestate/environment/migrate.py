@@ -15,7 +15,7 @@ from pipestate.environment.names import include_name
 from pipestate.environment.options import offline_url, online_url, read_options
 from pipestate.environment.script import write_script
 from pipestate.environment.session import postgresql_session, sqlite_session
-from pipestate.environment.steps import nothing, wrap_steps
+from pipestate.environment.steps import wrap_steps
 from pipestate.interrupt import listen
 
 Compare = bool | Callable[..., bool | None]
@@ -95,7 +95,8 @@ def _migrate(context: EnvironmentContext, connection: Connection, settings: Sett
     alone = changes_something(context)
     with prepare(connection, alone=alone):
         context.configure(connection=connection, **settings[connection.dialect.name])
-        wrap_steps(context.get_context(), _assert_alone if alone else nothing)
+        if alone:
+            wrap_steps(context.get_context(), before=_assert_alone)
         watch(context, context.get_context())
         with context.begin_transaction():
             context.run_migrations()
