@@ -1,17 +1,25 @@
 """Ctrl-C ends the command and the query that it runs, at once, and says what was done."""
 
+import os
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
+from redis import Redis
 
-from attacks.attacked import finish, install_ledger
-from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, state_of
+from alembics import ROOT, Chain
+from attacks.attacked import Done, finish, install_ledger, running
+from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, assert_refused, state_of
 from attacks.project import PROJECTS, Project
-from attacks.sessions import has_ended, is_running, wait_until
+from attacks.sessions import has_ended, is_running, uncommitted, wait_until, waits_for_lock
 from bed import Database, Postgres
+from queue_beds import RqBed
+from stale_rows import Stuck, fill_expanded
+from stuck_sites import Pipeline
 from versions import sqlalchemy_is
 from web_servers import serving
 
@@ -118,7 +126,9 @@ def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
         process.send_signal(signal.SIGINT)
         done = finish(process, patience_s=PATIENCE_S)
     wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
-    assert done.returncode != 0
+    assert done.returncode not in (0, 1)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "interrupted: what ran was cancelled, and what this revision" in done.stdout + done.stderr
     assert state_of(gated.database) == AT_B2
 
 
@@ -176,3 +186,126 @@ def test_ctrl_c_ends_every_query_of_a_fleet_and_shows_what_was_done(
         assert '"interrupted": true' in done.stdout.splitlines()[-1]
     for database in (quick, other, last):
         postgres.drop(database)
+
+
+# --- The shipped application -----------------------------------------------------------------------
+
+NO_WRITES = "LOCK TABLE sites IN SHARE ROW EXCLUSIVE MODE"
+
+
+def interrupted_at_its_first_write(database: Database, *command: str, **variables: str) -> Done:
+    """Let it read, keep it waiting at its first write, and press Ctrl-C."""
+    environment = {"PIPESTATE_DATABASE_URL": database.text, **variables}
+    argv = ("-m", "pipestate", *command)
+    with uncommitted(database, NO_WRITES), running(*argv, cwd=ROOT, environment=environment) as process:
+        wait_until(lambda: has_ended(process) or waits_for_lock(database, "sites"), "it waits to write")
+        process.send_signal(signal.SIGINT)
+        done = finish(process, patience_s=PATIENCE_S)
+    wait_until(lambda: not waits_for_lock(database, "sites"), "the server has stopped", patience_s=2)
+    return done
+
+
+def assert_told(done: Done) -> None:
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "interrupted: " in done.stderr
+
+
+def test_ctrl_c_in_the_shipped_backfill(postgres: Postgres, tmp_path: Path) -> None:
+    database = postgres.copy_of("backfill", fill_expanded)
+    stuck = Stuck(database, tmp_path)
+    stuck.site("stuck.gov", 2)
+    stuck.put("stuck.gov", "pdfs/c/1.pdf", "pdfs/c/2.pdf", "txt/c/1.txt")
+    before = database.rows("SELECT * FROM sites ORDER BY subdomain")
+    assert_told(interrupted_at_its_first_write(database, "backfill", STORAGE_DIR=str(tmp_path)))
+    assert database.rows("SELECT * FROM sites ORDER BY subdomain") == before
+    done = stuck.command()
+    assert done.returncode in (0, 1), done.stderr
+    assert stuck.counters("stuck.gov") == ("ocr", 1, 1, 2)
+    postgres.drop(database)
+
+
+def test_ctrl_c_in_reconcile(pg_expanded: Chain, redis_url: str, tmp_path: Path) -> None:
+    database = pg_expanded.database
+    with Redis.from_url(redis_url) as redis:
+        pipeline = Pipeline(database, tmp_path, RqBed(redis))
+        pipeline.put("stuck.gov", "ocr", ocr_total=1, ocr_completed=1)
+        done = interrupted_at_its_first_write(
+            database, "reconcile", REDIS_URL=redis_url, STORAGE_DIR=str(tmp_path)
+        )
+        assert_told(done)
+        assert pipeline.queued() == []
+
+
+@pytest.mark.parametrize("after_s", [0.1, 1.5])
+def test_ctrl_c_in_the_demo(tmp_path: Path, after_s: float) -> None:
+    """A terminal sends it to every process of the group: to the demo, and to the command that it runs."""
+    argv = [sys.executable, "-m", "pipestate", "demo"]
+    with subprocess.Popen(
+        argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        shown = ""
+        while not shown.startswith("$ ") and process.poll() is None:
+            shown = process.stdout.readline()
+        time.sleep(after_s)
+        os.killpg(process.pid, signal.SIGINT)
+        done = finish(process, patience_s=60)
+    assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "interrupted: " in done.stderr
+
+
+# --- A session that is ended by somebody else ------------------------------------------------------
+
+THEIRS = (
+    "SELECT {what}(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND state = 'active' AND position('slow()' IN query) > 0"
+)
+
+
+def test_a_session_that_is_ended_during_a_check_is_a_sentence(slow: Project) -> None:
+    with slow.running("-m", "alembic", "upgrade", "head") as process:
+        wait_for_query(slow, process)
+        slow.database.run(THEIRS.format(what="pg_terminate_backend"))
+        done = finish(process, patience_s=PATIENCE_S)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode not in (0, 1)
+    assert "run the same again" in done.stdout + done.stderr
+    assert state_of(slow.database) == AT_B2
+
+
+@pytest.mark.parametrize("command", ["alembic upgrade head", "pipestate gate orders/ready"])
+def test_a_check_that_somebody_cancels_did_not_take_too_long(slow: Project, command: str) -> None:
+    with slow.running("-m", *command.split()) as process:
+        wait_for_query(slow, process)
+        slow.database.run(THEIRS.format(what="pg_cancel_backend"))
+        done = finish(process, patience_s=PATIENCE_S)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "was cancelled by somebody after" in said
+    assert "took longer" not in said
+    assert state_of(slow.database) == AT_B2
+
+
+def test_a_gate_in_a_transaction_that_has_failed_is_a_sentence(gated: Project) -> None:
+    approve(gated)
+    failing = """    try:
+        op.execute("SELECT 1 / 0")
+    except Exception:
+        pass
+"""
+    gated.edit(CONTRACT, ("    with gate(\n", f"{failing}    with gate(\n"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "current transaction is aborted")
+
+
+def test_a_project_says_how_long_a_check_of_its_gates_may_take(slow: Project) -> None:
+    for given, said in (
+        ("0.5", "took longer than 0.5 s: make the query faster, or give it more time"),
+        ("soon", "pipestate_timeout = soon: give the seconds"),
+        ("-1", "pipestate_timeout = -1: give the seconds"),
+    ):
+        lines = slow.read("alembic.ini").splitlines()
+        kept = [line for line in lines if not line.startswith("pipestate_timeout")]
+        slow.write("alembic.ini", "\n".join([kept[0], f"pipestate_timeout = {given}", *kept[1:]]) + "\n")
+        assert_refused(slow.alembic("upgrade", "head"), slow.database, said)

@@ -1,12 +1,18 @@
 """`opens` is a promise: a revision that a page opens and that does not ask that gate is found, and refused."""
 
+import shutil
+
 import pytest
 
 from attacks import attacked
+from attacks.attacked import Done, finish
+from attacks.conftest import MakeRole
 from attacks.ledger import recorded_revisions
-from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, approve, assert_refused, state_of
+from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, PAGE, State, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed
+from bed import Database
+from pipestate.ledger.actor import who
 
 DROP = '    op.execute("DROP TABLE old_orders")\n'
 GATE = """    with gate(
@@ -110,13 +116,13 @@ def test_the_guard_refuses_what_has_not_asked_its_gate(gated: Project, text: str
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "orders/ready")
 
 
-@pytest.mark.parametrize("text", SILENT.values(), ids=SILENT)
+@pytest.mark.parametrize("text", [*SILENT.values(), *PRETENDING.values()], ids=[*SILENT, *PRETENDING])
 def test_the_guard_writes_no_script_for_what_does_not_ask_its_gate(gated: Project, text: str) -> None:
     write(gated, text)
     gated.use_environment("guarded")
     done = gated.alembic("upgrade", "b2:head", "--sql")
     feed(gated.database, done.stdout)
-    assert_refused(done, gated.database, "c3")
+    assert_refused(done, gated.database, "c3", "orders/ready")
 
 
 def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated: Project) -> None:
@@ -141,9 +147,37 @@ def test_the_guard_records_what_was_applied_and_taken_back(gated: Project) -> No
     assert recorded_revisions(gated.database, "upgrade") == ["c3", "d4"]
     assert gated.alembic("downgrade", "c3").returncode == 0
     assert recorded_revisions(gated.database, "downgrade") == ["d4"]
+    assert gated.alembic("stamp", "d4").returncode == 0
+    assert recorded_revisions(gated.database, "stamp") == ["d4"]
     said = gated.pipestate("history").stdout
-    assert "upgrade" in said
-    assert "downgrade" in said
+    for word in ("upgrade", "downgrade", "stamp", who()):
+        assert word in said
+
+
+def test_the_guard_records_by_whom_when_and_for_how_long(gated: Project) -> None:
+    attacked.install_ledger(gated.database, gated.root)
+    gated.use_environment("guarded")
+    approve(gated)
+    gated.edit(CONTRACT, (BODY, f'{BODY}\n        op.execute("SELECT pg_sleep(0.3)")'))
+    before = gated.database.value("SELECT clock_timestamp()")
+    for command in ("upgrade head", "downgrade c3", "stamp d4"):
+        assert gated.alembic(*command.split()).returncode == 0
+    rows = gated.database.rows(
+        "SELECT event, revision, actor, duration_ms, recorded_at >= lag(recorded_at) OVER (ORDER BY id) IS NOT FALSE, "
+        f"recorded_at BETWEEN '{before}' AND clock_timestamp() FROM pipestate.run WHERE event <> 'gate' ORDER BY id"
+    )
+    assert [row[:3] for row in rows] == [
+        ("upgrade", "c3", who()),
+        ("upgrade", "d4", who()),
+        ("downgrade", "d4", who()),
+        ("stamp", "d4", who()),
+    ]
+    assert all(in_order and in_time for *_, in_order, in_time in rows)
+    c3, d4, back, stamped = (row[3] for row in rows)
+    assert 300 <= float(str(c3)) < 30_000
+    assert 0 < float(str(d4)) < 30_000
+    assert 0 < float(str(back)) < 30_000
+    assert stamped is None  # nothing ran
 
 
 def test_a_closed_gate_records_no_revision(gated: Project) -> None:
@@ -152,3 +186,191 @@ def test_a_closed_gate_records_no_revision(gated: Project) -> None:
     assert gated.alembic("upgrade", "head").returncode != 0
     assert state_of(gated.database) == AT_B2
     assert recorded_revisions(gated.database, "upgrade") == []
+
+
+# --- A guard that would be off ---------------------------------------------------------------------
+
+GUARD = "guard(context)\n"
+BEGIN = "        with context.begin_transaction():\n"
+STEPS = """
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.script import ScriptDirectory
+
+config = Config("alembic.ini")
+script = ScriptDirectory.from_config(config)
+
+
+def steps(heads, context):
+    return script._upgrade_revs("head", heads)
+
+
+with EnvironmentContext(config, script, fn=steps):
+    script.run_env()
+"""
+IN_CODE = """
+from alembic import command
+from alembic.config import Config
+
+config = Config()
+config.set_main_option("script_location", "migrations")
+config.set_main_option("sqlalchemy.url", {url!r})
+command.upgrade(config, "head")
+"""
+
+
+def python(project: Project, code: str) -> Done:
+    """Run an application that calls Alembic from code: what is raised ends in a traceback, as Alembic's own does."""
+    with project.running("-c", code) as process:
+        return finish(process)
+
+
+def test_a_guard_behind_configure_is_refused(gated: Project) -> None:
+    gated.use_environment("guarded")
+    write(gated, SILENT["no gate at all"])
+    gated.edit("migrations/env.py", (GUARD, ""), (BEGIN, f"        {GUARD}{BEGIN}"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "guard(context) stands behind")
+
+
+def test_the_guard_holds_where_an_application_brings_its_own_steps(gated: Project) -> None:
+    """`EnvironmentContext(config, script, fn=...)`, without a destination."""
+    gated.use_environment("guarded")
+    write(gated, PRETENDING["behind an if that is never true"])
+    done = python(gated, STEPS)
+    assert "without passing the gate orders/ready" in done.stderr
+    assert state_of(gated.database) == AT_B2
+    with gated.database.engine.connect() as other:
+        other.exec_driver_sql("SELECT pg_advisory_lock(1885958245, 1937006964)")
+        with gated.running("-c", STEPS) as process:
+            assert "another migration is running" in str(process.stderr and process.stderr.readline())
+
+
+def test_pages_that_are_not_there_are_no_leave_to_go_on(gated: Project) -> None:
+    """A Config that is made in code has no file beside which they could be."""
+    gated.use_environment("guarded")
+    write(gated, PRETENDING["behind an if that is never true"])
+    url = gated.database.url.render_as_string(hide_password=False).replace("%", "%%")
+    done = python(gated, IN_CODE.format(url=url))
+    assert "revision c3 asks the gate orders/ready, but there is no page in" in done.stderr
+    assert state_of(gated.database) == AT_B2
+    (gated.root / "elsewhere").mkdir()
+    ini = gated.read("alembic.ini").replace("%(here)s/migrations", "%(here)s/../migrations")
+    gated.write("elsewhere/alembic.ini", ini)
+    done = gated.alembic("-c", "elsewhere/alembic.ini", "upgrade", "head")
+    assert_refused(done, gated.database, "c3", "orders/ready", "there is no page in")
+    shutil.copytree(gated.root / "runbooks", gated.root / "migrations" / "runbooks")
+    done = gated.alembic("-c", "elsewhere/alembic.ini", "upgrade", "head")
+    assert_refused(done, gated.database, "without passing the gate orders/ready")
+
+
+def test_commands_that_only_look_need_no_pages_and_do_not_queue(gated: Project) -> None:
+    gated.use_environment("guarded")
+    shutil.rmtree(gated.root / "runbooks")
+    with gated.database.engine.connect() as other:
+        other.exec_driver_sql("SELECT pg_advisory_lock(1885958245, 1937006964)")
+        for command in ("current", "history -i", "heads"):
+            done = gated.alembic(*command.split())
+            assert done.returncode == 0, done.stderr
+            assert "another migration" not in done.stderr
+
+
+# --- A ledger that cannot be written ---------------------------------------------------------------
+
+
+def migrating_as(project: Project, role: Database) -> Project:
+    """Give the application to a role, but not the database and not the ledger."""
+    name = role.url.username
+    project.database.run(
+        *(f"ALTER TABLE {table} OWNER TO {name}" for table in ("old_orders", "approvals", "alembic_version")),
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {name}",
+    )
+    return project.connect_as(role)
+
+
+def test_a_role_that_may_not_write_into_the_ledger_is_told_before_anything_runs(
+    gated: Project, make_role: MakeRole
+) -> None:
+    attacked.install_ledger(gated.database, gated.root)
+    approve(gated)
+    gated.use_environment("guarded")
+    role = make_role(gated.database)
+    project = migrating_as(gated, role)
+    done = project.alembic("upgrade", "head")
+    grants = (done.stdout + done.stderr).partition("was run: ")[2].splitlines()[0]
+    assert_refused(done, gated.database, "GRANT USAGE ON SCHEMA pipestate TO", "INSERT ON pipestate.run")
+    gated.database.run(*grants.split("; "))
+    done = project.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+    assert recorded_revisions(gated.database, "upgrade") == ["c3", "d4"]
+
+
+def test_a_ledger_of_somebody_elses_stops_an_upgrade_in_a_sentence(
+    gated: Project, make_role: MakeRole
+) -> None:
+    attacked.install_ledger(gated.database, gated.root)
+    approve(gated)
+    gated.use_environment("guarded")
+    stranger = make_role(gated.database).url.username
+    gated.database.run(f"ALTER TABLE pipestate.run OWNER TO {stranger}")
+    done = gated.alembic("upgrade", "head")
+    assert_refused(done, gated.database, f"pipestate.run belongs to {stranger}")
+    assert gated.alembic("current").returncode == 0
+
+
+def test_an_older_ledger_is_said_once_and_stops_no_upgrade(gated: Project) -> None:
+    attacked.install_ledger(gated.database, gated.root)
+    gated.use_environment("guarded")
+    gated.database.run("DROP VIEW pipestate.compat")
+    (gated.root / CONTRACT).unlink()
+    gated.edit("migrations/versions/d4_after_orders.py", ('down_revision = "c3"', 'down_revision = "b2"'))
+    gated.write(
+        "migrations/versions/e5.py",
+        'revision = "e5"\ndown_revision = "d4"\n\n\ndef upgrade() -> None:\n    pass\n',
+    )
+    gated.edit(PAGE, (', opens: ["c3"]', ""), ('until: "c3"', 'until: "d4"'))
+    done = gated.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("older than this pipestate: it lacks compat") == 1
+    assert "no migration is recorded" in done.stderr
+    assert recorded_revisions(gated.database, "upgrade") == []
+
+
+# --- A pooler that hands out sessions --------------------------------------------------------------
+
+LOSES = """
+from sqlalchemy import event
+
+
+@event.listens_for(Engine, "begin")
+def lose(connection):
+    connection.info["begun"] = connection.info.get("begun", 0) + 1
+    if connection.info["begun"] > {transactions}:
+        connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
+"""
+
+
+@pytest.mark.parametrize(("transactions", "reached"), [(1, AT_B2), (2, State("c3", None)), (3, AT_D4)])
+def test_a_lock_that_is_lost_under_the_guard_is_noticed(
+    gated: Project, transactions: int, reached: State
+) -> None:
+    """What PgBouncer in transaction mode does: the next transaction is in another session, without the lock.
+
+    Before the first revision, between two of them, and after the last.
+    """
+    approve(gated)
+    gated.use_environment("guarded")
+    lose = f"from sqlalchemy import Engine{LOSES.format(transactions=transactions)}"
+    gated.edit(
+        "migrations/env.py",
+        (GUARD, f"{lose}\n\n{GUARD}"),
+        (
+            "configure(connection=connection)",
+            "configure(connection=connection, transaction_per_migration=True)",
+        ),
+    )
+    done = gated.alembic("upgrade", "head")
+    said = done.stdout + done.stderr
+    assert done.returncode != 0, said
+    assert "Traceback" not in said
+    assert "pooler in session mode" in said
+    assert state_of(gated.database) == reached

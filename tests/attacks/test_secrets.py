@@ -27,27 +27,88 @@ def set_line(project: Project, line: str) -> None:
     project.write("alembic.ini", "\n".join([*lines[:place], line, *lines[place + 1 :]]) + "\n")
 
 
+UNESCAPED = {
+    "an encoded password with bare percent signs": f"sqlalchemy.url = postgresql://app:{ENCODED}@db/civic",
+    "a bare password": f"sqlalchemy.url = postgresql://app:{PASSWORD}@db/civic",
+    "an unset name": f"sqlalchemy.url = postgresql://app:{PASSWORD}%(NAME)s@db/civic".replace("r%t", "r%%t"),
+    "a percent at the end": "sqlalchemy.url = postgresql://app:s3cr%",
+}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"sqlalchemy.url = postgresql://app:{ENCODED}@db/civic",
-        f"sqlalchemy.url = postgresql://app:{PASSWORD}@db/civic",
-        f"sqlalchemy.url = postgresql://app:{PASSWORD}%(NAME)s@db/civic".replace("s3cr%t", "s3cr%%t"),
-        "sqlalchemy.url = postgresql://app:s3cr%",
-    ],
-    ids=[
-        "an encoded password with bare percent signs",
-        "a bare password",
-        "an unset name",
-        "a percent at the end",
-    ],
-)
+@pytest.mark.parametrize("line", UNESCAPED.values(), ids=UNESCAPED)
 def test_a_percent_sign_that_is_not_escaped_shows_no_password(
     approved: Project, line: str, command: str
 ) -> None:
     set_line(approved, line)
     assert_discreet(approved.pipestate(*command.split()), 2)
+
+
+# Alembic's own command line ends with 255 where it shows an error without a traceback.
+ALEMBIC = 255
+RUNS = """from alembic import context
+from pipestate.environment import run
+
+run(context)
+"""
+STOCK = "from alembic import context\n"
+GUARDS = """from alembic import context
+from pipestate.environment import guard
+
+guard(context)
+"""
+ENVIRONMENTS = ["run", "guard"]
+ALEMBICS = ["upgrade head", "upgrade b2:head --sql", "current", "check"]
+
+
+def use(project: Project, environment: str) -> None:
+    """Let env.py be one line of ours, or Alembic's own with the guard in it."""
+    if environment == "run":
+        project.write("migrations/env.py", RUNS)
+    else:
+        project.edit("migrations/env.py", (STOCK, GUARDS))
+
+
+@pytest.mark.parametrize("command", ALEMBICS)
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("line", UNESCAPED.values(), ids=UNESCAPED)
+def test_alembic_shows_no_password_after_a_percent_sign_that_is_not_escaped(
+    approved: Project, line: str, environment: str, command: str
+) -> None:
+    set_line(approved, line)
+    use(approved, environment)
+    done = approved.alembic(*command.split())
+    assert_discreet(done, ALEMBIC)
+    assert "sqlalchemy.url in [alembic]" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("line", UNESCAPED.values(), ids=UNESCAPED)
+def test_a_database_that_is_named_needs_no_url_from_the_ini(approved: Project, line: str) -> None:
+    set_line(approved, line)
+    use(approved, "run")
+    done = approved.alembic("-x", f"url={approved.database.text}", "current")
+    assert_discreet(done, 0)
+    assert "b2" in done.stdout
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_alembic_shows_no_password_of_a_server_that_does_not_answer(
+    approved: Project, environment: str
+) -> None:
+    url = f"postgresql://app:{ENCODED}@127.0.0.1:1/civic"
+    set_line(approved, f"sqlalchemy.url = {url.replace('%', '%%')}")
+    use(approved, environment)
+    done = approved.alembic("upgrade", "head")
+    if environment == "run":
+        assert_discreet(done, ALEMBIC)
+        assert_discreet(approved.alembic("-x", f"url={url}", "upgrade", "head"), ALEMBIC)
+    for secret in (
+        PASSWORD,
+        ENCODED,
+        "p@ss",
+        "s3cr",
+    ):  # who connects in an env.py of his own shows his traceback
+        assert secret not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -77,6 +138,11 @@ def test_a_server_that_does_not_answer_shows_no_password(approved: Project, comm
 def test_a_url_that_cannot_be_used_shows_no_password(approved: Project, url: str) -> None:
     for command in ("verify", "verify --json", "plan"):
         assert_discreet(approved.pipestate(*command.split(), "--database-url", url), 2, 3)
+    use(approved, "run")
+    for command in ("upgrade head", "current"):
+        assert_discreet(approved.alembic("-x", f"url={url}", *command.split()), ALEMBIC)
+    if not url.startswith("mysql"):
+        assert_discreet(approved.alembic("-x", f"url={url}", "upgrade", "b2:head", "--sql"), 0, ALEMBIC)
 
 
 @pytest.mark.parametrize(

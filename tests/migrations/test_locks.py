@@ -226,14 +226,14 @@ def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.M
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
     from pipestate.environment import migrate as environment
 
-    step = environment._assert_lock
+    step = environment.assert_lock
 
     def lose_the_lock(migration: MigrationContext, current: Any) -> None:
         assert migration.connection is not None
         migration.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
         step(migration, current)
 
-    monkeypatch.setattr(environment, "_assert_lock", lose_the_lock)
+    monkeypatch.setattr(environment, "assert_lock", lose_the_lock)
     with pytest.raises(MigrationError, match="pooler in session mode"):
         pg_chain.upgrade("head")
     assert pg_chain.revision() is None

@@ -119,6 +119,8 @@ def history(
 ) -> None:
     """Show what was recorded: checks that ran, revisions, sign-offs, observations; the newest first.
 
+    Of a script that --sql wrote only its gates are there, not the revisions that it applied.
+
     Example: pipestate history --since 7d --event sign-off
     """
     from pipestate import db

@@ -2,13 +2,13 @@
 
 1. One migration at a time: the lock is taken before Alembic reads where the database stands.
 2. `opens` is a promise: a revision that a page opens must ask that gate. Its file is read before the step, and
-   the mark of the passed gate is asked after it, in the step's own transaction.
-3. Every revision that is applied or taken back, and every stamp, goes into the ledger, where there is one.
+   the mark of the passed gate is asked after it, in the step's own transaction; in a script, whether it was written.
+3. Every revision that is applied or taken back, and every stamp, goes into the ledger, where there is one. Where it
+   could not be written down, nothing of it runs.
 4. Autogenerate leaves pipestate's own tables alone.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any
@@ -18,21 +18,28 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.mark import is_marked
-from pipestate.environment.migration_lock import hold_migration_lock
+from pipestate.environment.migration_lock import assert_lock, hold_migration_lock
+from pipestate.environment.options import read_without_values
 from pipestate.environment.own_tables import include_name
 from pipestate.environment.promises import Promises, read_promises
-from pipestate.environment.steps import BEGAN, wrap_steps
+from pipestate.environment.recording import record, require_recordable
+from pipestate.environment.steps import wrap_steps
 from pipestate.interrupt import listen
-from pipestate.ledger.record import record_event
-from pipestate.ledger.state import look
 
 _WATCHED = "pipestate_watched"
+TOO_LATE = (
+    "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of env.py, at "
+    "module level; nothing was done"
+)
 
 
 def guard(context: Any) -> None:
     """Guard whatever this env.py configures; `context` is `alembic.context`."""
     environment: EnvironmentContext = getattr(context, "_proxy", context)
+    if environment._migration_context is not None:
+        raise MigrationError(TOO_LATE)
     configure = environment.configure
+    read_without_values(environment.config)
 
     @wraps(configure)
     def configure_guarded(*arguments: Any, **options: Any) -> None:
@@ -56,15 +63,21 @@ def watch(environment: EnvironmentContext, migration: MigrationContext) -> None:
         return
     migration.opts[_WATCHED] = True
     promises = read_promises(migration)
-    wrap_steps(migration, before=_require_asked(promises), after=_require_marked(promises))
+    wrap_steps(migration, before=_require_ready(promises), after=_require_marked(promises))
     if not migration.as_sql:
-        migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, _record)
+        migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, record)
 
 
 def changes_something(environment: EnvironmentContext) -> bool:
-    """Say whether this command has a destination: `current`, `history` and `check` have none, and do not queue."""
+    """Say whether this run may apply, take back or stamp revisions.
+
+    Alembic's own commands without a destination (`current`, `history`, `check`, `revision`) only look, and do not
+    queue. What a function of somebody else's does, nobody knows: it is guarded.
+    """
     known: EnvironmentContext = getattr(environment, "_proxy", environment)
-    return "destination_rev" in known.context_opts
+    steps = known.context_opts.get("fn")
+    own = getattr(steps, "__module__", None) == "alembic.command"
+    return "destination_rev" in known.context_opts or (steps is not None and not own)
 
 
 def _without_own_tables(options: dict[str, Any]) -> dict[str, Any]:
@@ -76,11 +89,11 @@ def _without_own_tables(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "include_name": include}
 
 
-def _require_asked(promises: Promises) -> Callable[[MigrationContext, RevisionStep], None]:
+def _require_ready(promises: Promises) -> Callable[[MigrationContext, RevisionStep], None]:
     def before(migration: MigrationContext, step: RevisionStep) -> None:
-        del migration
         if step.is_upgrade:
             promises.require_asked(step.revision)
+        require_recordable(migration)
 
     return before
 
@@ -89,9 +102,11 @@ def _require_marked(promises: Promises) -> Callable[[MigrationContext, RevisionS
     def after(migration: MigrationContext, step: RevisionStep) -> None:
         revision = step.revision.revision
         gates = promises.gates_of(revision)
-        if step.is_upgrade and gates and not migration.as_sql and not is_marked(revision):
+        if step.is_upgrade and gates and not is_marked(revision):
+            went = "would run, by this script," if migration.as_sql else "ran"
+            kept = "do not use it" if migration.as_sql else "what it has not committed itself is rolled back"
             raise MigrationError(
-                f"revision {revision} ran without passing the gate {gates}, so it is rolled back: ask the gate with "
+                f"revision {revision} {went} without passing the gate {gates}: {kept}. Ask the gate with "
                 "`with gate(...)`, or make it a Contract"
             )
 
@@ -108,26 +123,14 @@ def _run_under_lock(migration: MigrationContext) -> None:
     def run_under_lock(**arguments: Any) -> None:
         with hold_migration_lock(migration):
             run(**arguments)
+            assert_lock(migration)
 
     migration.begin_transaction = begin_under_lock  # type: ignore[method-assign]
     migration.run_migrations = run_under_lock  # type: ignore[method-assign]
+    wrap_steps(migration, before=assert_lock)
 
 
 @contextmanager
 def _begun(migration: MigrationContext, begin: Callable[..., Any]) -> Iterator[Any]:
     with hold_migration_lock(migration), begin(False) as transaction:
         yield transaction
-
-
-def _record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[str, Any]) -> None:
-    """Write an applied revision into the ledger (Alembic's `on_version_apply`)."""
-    del heads, run_args
-    assert ctx.connection is not None
-    state = look(ctx.connection)
-    if not state.installed or state.missing:
-        return  # one that is older is brought up to date by what says so, not by every migration
-    event = "stamp" if step.is_stamp else "upgrade" if step.is_upgrade else "downgrade"
-    revision = " ".join(step.up_revision_ids)
-    known, began = ctx.opts.get(BEGAN, ("", 0.0))
-    duration = round((time.monotonic() - began) * 1000, 1) if known == revision else None
-    record_event(ctx.connection, event, revision=revision, duration_ms=duration)

@@ -4,18 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engine
 
 from pipestate.ddl import objects
 from pipestate.ddl.failure import MigrationError, told_plainly
-from pipestate.ddl.postgresql import locks
 from pipestate.environment.guard import changes_something, watch
+from pipestate.environment.migration_lock import assert_lock
 from pipestate.environment.options import offline_url, online_url, read_options
 from pipestate.environment.own_tables import include_name
 from pipestate.environment.script import write_script
 from pipestate.environment.session import postgresql_session, sqlite_session
-from pipestate.environment.steps import nothing, wrap_steps
+from pipestate.environment.steps import wrap_steps
 from pipestate.interrupt import listen
 
 Compare = bool | Callable[..., bool | None]
@@ -95,17 +94,11 @@ def _migrate(context: EnvironmentContext, connection: Connection, settings: Sett
     locked = changes_something(context)
     with prepare(connection, locked=locked):
         context.configure(connection=connection, **settings[connection.dialect.name])
-        wrap_steps(context.get_context(), _assert_lock if locked else nothing)
+        if locked:
+            wrap_steps(context.get_context(), before=assert_lock)
         watch(context, context.get_context())
         with context.begin_transaction():
             context.run_migrations()
-
-
-def _assert_lock(migration: MigrationContext, step: RevisionStep) -> None:
-    del step
-    if migration.dialect.name == "postgresql":
-        assert migration.connection is not None
-        locks.assert_lock_held(migration.connection)
 
 
 def _engine(url: URL) -> Engine:

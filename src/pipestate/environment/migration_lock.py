@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from alembic.runtime.migration import MigrationContext
+from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection
 
-from pipestate.ddl.postgresql.locks import one_migration_at_a_time
+from pipestate.ddl.postgresql.locks import assert_lock_held, one_migration_at_a_time
 
 _HELD = "pipestate_migration_lock"
 
@@ -28,6 +28,14 @@ def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
             yield
     finally:
         migration.opts[_HELD] = False
+
+
+def assert_lock(migration: MigrationContext, step: RevisionStep | None = None) -> None:
+    """Refuse to go on where a pooler has given the connection another session, without the lock."""
+    del step
+    if migration.dialect.name == "postgresql":
+        assert migration.connection is not None
+        assert_lock_held(migration.connection)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alembic.runtime.migration import MigrationContext
-from alembic.script import Script
+from alembic.script import Script, ScriptDirectory
 
 from pipestate.chain.read import read_revision
 from pipestate.chain.revisions import asks
@@ -18,9 +18,10 @@ from pipestate.runbook.model import Phase, Runbook
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """The phases that open a revision, by its id."""
+    """The phases that open a revision, by its id; `missing` says that there is no page where there must be one."""
 
     phases: Mapping[str, tuple[tuple[Runbook, Phase], ...]]
+    missing: str | None = None
 
     def gates_of(self, revision: str) -> str:
         """Name the gates that open a revision; nothing where it needs none."""
@@ -28,6 +29,8 @@ class Promises:
 
     def require_asked(self, script: Script) -> None:
         """Refuse a revision whose file does not ask a gate that opens it, before anything of it runs."""
+        if self.missing is not None:
+            raise MigrationError(self.missing)
         opened = self.phases.get(script.revision, ())
         if not opened:
             return
@@ -45,8 +48,11 @@ def read_promises(migration: MigrationContext) -> Promises:
     """Read the pages of the project; one that cannot be read stops the migration before it begins."""
     if migration.script is None:
         return Promises({})
+    directory = runbooks_of(migration)
     try:
-        runbooks = every_runbook(runbooks_of(migration))
+        runbooks = every_runbook(directory)
+        if not runbooks:
+            return Promises({}, _missing(migration.script, directory))
     except PipestateError as error:
         raise MigrationError(str(error)) from error
     phases: dict[str, list[tuple[Runbook, Phase]]] = {}
@@ -55,3 +61,15 @@ def read_promises(migration: MigrationContext) -> Promises:
             for revision in phase.opens:
                 phases.setdefault(revision, []).append((runbook, phase))
     return Promises({revision: tuple(found) for revision, found in phases.items()})
+
+
+def _missing(scripts: ScriptDirectory, directory: Path) -> str | None:
+    """Say which revision asks a gate where no page can open one: the pages are somewhere else, or were left behind."""
+    for script in scripts.walk_revisions():
+        if gates := read_revision(Path(script.path)).gates:
+            return (
+                f"revision {script.revision} asks the gate {gates[0]}, but there is no page in {directory}, so nobody "
+                "knows which revisions wait for one: nothing was run. Put runbooks/ beside the alembic.ini that is used "
+                "(a Config that is made in code has none), or into the script directory"
+            )
+    return None

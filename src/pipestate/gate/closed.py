@@ -23,10 +23,11 @@ class GateClosed(MigrationError):
         lines = [
             f"  {verdict.check_id}: {plain(verdict.message)} ({plain(verdict.source)})" for verdict in closing
         ]
+        why = f"{len(closing)} of {len(phase.checks)} checks {'does' if len(closing) == 1 else 'do'} not hold"
         if not closing:
+            why = f"of its {len(phase.checks)} checks none was asked that could close it"
             lines = ["  none of its checks applies here and blocks: nothing to ask is closed"]
         super().__init__(
-            f"the gate {runbook.name}/{phase.name} is closed: {len(closing)} of {len(phase.checks)} checks "
-            f"{'does' if len(closing) == 1 else 'do'} not hold, so {kept}\n" + "\n".join(lines) + "\n"
+            f"the gate {runbook.name}/{phase.name} is closed: {why}, so {kept}\n" + "\n".join(lines) + "\n"
             f"To look closer: {calls.pipestate(f'verify {runbook.name} --phase {phase.name}')}"
         )

@@ -11,14 +11,14 @@ and, for `alembic upgrade --sql`, in `script`.
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn, Protocol
 
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 from pipestate.ddl import sql
-from pipestate.ddl.failure import MigrationError, heard_on_stderr, on_command_line
+from pipestate.ddl.failure import MigrationError, heard_on_stderr, on_command_line, told_plainly
 from pipestate.ddl.mark import inside
 from pipestate.errors import PipestateError
 from pipestate.gate import online, script
@@ -48,7 +48,7 @@ def gate(
     context = op.get_context()
     if context.dialect.driver == "psycopg2" and on_command_line(context):
         listen()
-    with heard_on_stderr(context), _as_alembic_hears_it(context):
+    with heard_on_stderr(context), _lost_plainly(context), _as_alembic_hears_it(context):
         if isinstance(lock, str) or not lock:
             raise MigrationError(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
@@ -58,14 +58,16 @@ def gate(
         with sql.running(running):
             _asker(context).pass_gate(question, Tables(tuple(lock), may_be_gone), prepare)
     _refuse_autocommit(context, running)
-    with sql.running(running), inside(running, lock):
+    with sql.running(running), inside(running, lock), _interrupted_plainly(context):
         yield
 
 
 def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:
     """Ask these checks of a phase now, without a lock: what a `prepare` must be sure of."""
-    question = read_question(phase, running_revision(revision), insist=checks)
-    _asker(op.get_context()).require(question, checks)
+    context = op.get_context()
+    with _lost_plainly(context), _as_alembic_hears_it(context):
+        question = read_question(phase, running_revision(revision), insist=checks)
+        _asker(context).require(question, checks)
 
 
 class _Asker(Protocol):
@@ -103,6 +105,26 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 
     context.autocommit_block = refuse  # type: ignore[method-assign]
     context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, allow_again)
+
+
+def _lost_plainly(context: MigrationContext) -> AbstractContextManager[None]:
+    """Say in a sentence that the gate's own statements failed: a session that was ended, a transaction that is aborted."""
+    if context.as_sql or context.connection is None:
+        return nullcontext()
+    return told_plainly(context.connection.engine.url)
+
+
+@contextmanager
+def _interrupted_plainly(context: MigrationContext) -> Iterator[None]:
+    """Turn Ctrl-C in the body into an error that Alembic shows without a traceback; leave what else it raises."""
+    try:
+        yield
+    except (KeyboardInterrupt, CancelledError) as error:
+        if isinstance(error, CancelledError) and not on_command_line(context):
+            raise
+        raise MigrationError(
+            "interrupted: what ran was cancelled, and what this revision has not committed itself is rolled back"
+        ) from error
 
 
 @contextmanager

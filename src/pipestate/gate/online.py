@@ -29,11 +29,12 @@ from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
 from pipestate.gate.tables import Tables, hold_rows, refuse_absent
+from pipestate.gate.timeout import timeout_of
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
 from pipestate.verify.files import tell_files
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, gate_of
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, describe, run_check
+from pipestate.verify.run import describe, run_check
 from pipestate.verify.select import Asked
 from pipestate.verify.surroundings import PLANTED_BY_OTHERS, find_planted
 from pipestate.world import look
@@ -146,11 +147,11 @@ def _refuse_planted(connection: Connection, revision: str) -> None:
 
 def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     """Run the checks; raise GateClosed when one does not hold, unless a reason was given."""
-    connection = op.get_bind()
+    connection, timeout_s = op.get_bind(), timeout_of(op.get_context().config)
     started_at, start = datetime.now(UTC), time.perf_counter()
     with look(connection):
         tell_files(connection, asked, question.position.paths)
-        verdicts = tuple(run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked)
+        verdicts = tuple(run_check(connection, each, timeout_s) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)
     runbook = question.runbook
     report = Report(

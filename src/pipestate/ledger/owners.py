@@ -1,48 +1,9 @@
-"""Whose ledger it is: conditions on PostgreSQL's catalogue.
-
-Whoever may create a schema in the database can make one named `pipestate` first, with tables and
-triggers of his own. So a migration writes only into a ledger whose owner it can trust, and installing
-is refused in one that belongs to somebody else.
-"""
+"""Whose ledger it is: what belongs to a stranger is neither written to, nor brought up to date, nor read by a gate."""
 
 from sqlalchemy import Connection
 
 from pipestate.errors import OWN_SQLSTATE, ConfigError
-from pipestate.ledger.tables import SCHEMA
-
-MESSAGE = (
-    "%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with "
-    "ALTER ... OWNER TO, or connect as its owner"
-)
-# Functions are qualified: nothing on a search_path may answer in their place.
-_OWNERS = f"""SELECT 'the schema {SCHEMA}'::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'
-    UNION ALL
-    SELECT '{SCHEMA}.' || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
-_I_AM_SUPERUSER = "(SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)"
-# This role, one of which it is a member, a superuser, or the database's owner. A superuser counts as a
-# member of nothing: else he would trust everybody.
-_TRUSTED = f"""(o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT {_I_AM_SUPERUSER} AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))"""
-_MAY_CHANGE = "pg_catalog.pg_has_role(o.owner, 'USAGE'::text)"
-
-
-def strangers(*, to_change: bool = False) -> str:
-    """Render the query for what in the schema belongs to a stranger, and to whom.
-
-    With `to_change` also for what this role may only write to: bringing a ledger up to date takes the
-    rights of its owner.
-    """
-    fine = f"{_TRUSTED} AND {_MAY_CHANGE}" if to_change else _TRUSTED
-    return (
-        "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me\n"
-        f"    FROM ({_OWNERS}) AS o\n    WHERE NOT ({fine}) LIMIT 1"
-    )
+from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers
 
 
 def refuse_strangers(*, to_change: bool = False) -> str:
@@ -55,6 +16,11 @@ def refuse_strangers(*, to_change: bool = False) -> str:
     RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format(
       '{MESSAGE}', stranger.what, stranger.owner, stranger.me);
   END IF;"""
+
+
+def refuse_strangers_before(sql: str) -> str:
+    """Render `refuse_strangers` for a script, in front of SQL that reads the ledger; nothing for other SQL."""
+    return refuse_strangers() if reads_ledger(sql) else ""
 
 
 def require_trusted(connection: Connection) -> None:

@@ -50,7 +50,7 @@ def has_ledger(connection: Connection) -> bool:
     """Say whether there is a ledger to write to; one that is too old is an error, not an absence."""
     state = look(connection)
     if state.missing:
-        raise ConfigError(_older(state))
+        raise ConfigError(older(state))
     return state.installed
 
 
@@ -60,7 +60,8 @@ def require_ledger(connection: Connection) -> None:
         raise ConfigError(NO_LEDGER)
 
 
-def _older(state: State) -> str:
+def older(state: State) -> str:
+    """Say what an older ledger lacks, and how to bring it up to date."""
     more = f" and {len(state.missing) - 1} more" if len(state.missing) > 1 else ""
     return (
         f"the ledger of this database is older than this pipestate: it lacks {state.missing[0]}{more}; "

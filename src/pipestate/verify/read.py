@@ -6,6 +6,7 @@ and sends no others. Only where there are more is it asked a second time, for th
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,16 +19,20 @@ from pipestate.errors import PipestateError
 from pipestate.runbook.engines import ledger_names
 from pipestate.runbook.plainread import explains
 from pipestate.verify.missing import explain_missing_ledger
+from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers
 from pipestate.verify.values import Result
 
 AS_WRITTEN = {"no_parameters": True}
 CHUNK = 1000
+MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
 
 FENCED = "pipestate_fenced"  # in the `info` of a connection whose savepoint stays for many reads
+TRUSTED = "pipestate_trusted"  # there, behind a fence: the ledger was found to be nobody else's
 SET = "SAVEPOINT pipestate_check"
 UNDO = "ROLLBACK TO SAVEPOINT pipestate_check"
 RELEASE = "RELEASE SAVEPOINT pipestate_check"
 
+TOO_WIDE = "what the query returned does not fit into memory: have it return fewer or shorter values, as left(x, 200)"
 _FIRST = "WITH pipestate_rows AS MATERIALIZED (\n{sql}\n) SELECT * FROM pipestate_rows LIMIT {most}"
 _COUNT = "SELECT count(*) FROM (\n{sql}\n) AS pipestate_rows"
 
@@ -41,20 +46,25 @@ class QueryFailed(PipestateError):
 def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Result:
     """Run the SQL of a block; return its first rows and the number of all.
 
-    Raises QueryFailed where it fails, takes too long, or returns what Python cannot hold. A connection
-    that is lost is not the query's fault, and raises what the driver did.
+    Raises QueryFailed where it fails, takes too long, returns what Python cannot hold, or would read a ledger that
+    a stranger has made. A connection that is lost is not the query's fault, and raises what the driver did.
     """
+    began = time.monotonic()
     with guarded(connection, timeout_s) as first:
         try:
             if connection.dialect.name == "sqlite":
                 return _counted_here(_execute(connection, ledger_names(sql)), most)
+            if reads_ledger(sql):
+                _refuse_strangers(connection, first)
             if explains(sql, connection.dialect.name):
                 return _counted_here(_execute(connection, first + sql), most)
             return _counted_there(connection, first, sql, most)
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
-            raise QueryFailed(explain(error, timeout_s)) from error
+            raise QueryFailed(explain(error, timeout_s, time.monotonic() - began)) from error
+        except MemoryError as error:
+            raise QueryFailed(TOO_WIDE) from error
         except (ValueError, ArithmeticError, RecursionError, LookupError, TypeError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise QueryFailed(_unreadable(why)) from error
@@ -77,7 +87,19 @@ def fence(connection: Connection) -> Iterator[None]:
     finally:
         if not connection.invalidated:
             del connection.info[FENCED]
+            connection.info.pop(TRUSTED, None)
             db.send(connection, UNDO, RELEASE)
+
+
+def _refuse_strangers(connection: Connection, first: str) -> None:
+    """Raise QueryFailed where something of the ledger belongs to a stranger; behind a fence it is asked once."""
+    if connection.info.get(TRUSTED):
+        return
+    found = _execute(connection, first + strangers()).first()
+    if found is not None:
+        raise QueryFailed(MESSAGE % tuple(found))
+    if FENCED in connection.info:
+        connection.info[TRUSTED] = True
 
 
 def _execute(connection: Connection, sql: str) -> CursorResult[tuple[object, ...]]:
@@ -128,11 +150,13 @@ def guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
             db.send(connection, UNDO, RELEASE)
 
 
-def explain(error: DBAPIError, timeout_s: float) -> str:
-    """Say in one sentence why a query gave no answer."""
+def explain(error: DBAPIError, timeout_s: float, after_s: float | None = None) -> str:
+    """Say in one sentence why a query gave no answer; `after_s` is how long it ran."""
     text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
-        return f"took longer than {timeout_s:g} s: make the query faster, or give more with --timeout"
+        if after_s is not None and after_s < timeout_s:
+            return f"was cancelled by somebody after {after_s:.1f} of its {timeout_s:g} s: ask again"
+        return f"took longer than {timeout_s:g} s: make the query faster, or give it more time ({MORE_TIME})"
     if code is None and isinstance(error, DataError):  # psycopg 3, of a time that Python does not have
         return _unreadable(message(error))
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]

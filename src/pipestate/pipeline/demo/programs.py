@@ -7,10 +7,16 @@ What a program sees is its own: directory, environment and arguments.
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 
+from pipestate.interrupt import Interrupted
+
+ENDS_BY_ITSELF_S = 2
 FORKS = multiprocessing.get_context("forkserver")
 USED = (
     "alembic.config",
@@ -27,17 +33,42 @@ USED = (
 
 
 def import_beforehand() -> None:
-    """Name what the server imports before it forks: what most commands of the story need."""
+    """Start the server, which imports what most commands of the story need before it forks.
+
+    It does not hear Ctrl-C, which a terminal sends to it as well: it ends with this process.
+    """
     FORKS.set_forkserver_preload([*USED, __name__])
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> int:
     """Run a module as a program, with this process's output, and return its exit code."""
     program = FORKS.Process(target=_with_one_output, args=(list(argv), cwd, dict(environment)))
-    program.start()
-    program.join()
+    try:
+        with _unheard():
+            program.start()
+        program.join()
+    except KeyboardInterrupt:  # the program has heard it, too, unless it had just begun
+        program.join(ENDS_BY_ITSELF_S)
+        program.terminate()
+        program.join()
+        raise
     assert program.exitcode is not None
     return program.exitcode
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Hear Ctrl-C afterwards: a program that is just being started could not be ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
@@ -52,7 +83,11 @@ def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> No
 
 
 def _with_one_output(argv: list[str], cwd: Path, environment: dict[str, str]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(1, 2)
     # The old stream remembers what stood behind the number before: a file, perhaps, and now there is a pipe.
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    become(argv, cwd, environment)
+    try:
+        become(argv, cwd, environment)
+    except KeyboardInterrupt:  # before the program could hear it; the demo says the rest
+        sys.exit(Interrupted.exit_code)

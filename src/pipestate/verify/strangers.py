@@ -1,0 +1,52 @@
+"""Whose ledger it is: conditions on PostgreSQL's catalogue, asked before a check reads it.
+
+Whoever may create a schema in the database can make one named `pipestate` first, with tables, views and
+triggers of his own. What stands in there counts only where all of it belongs to somebody who can be trusted.
+"""
+
+import re
+
+SCHEMA = "pipestate"
+MESSAGE = (
+    "%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with "
+    "ALTER ... OWNER TO, or connect as its owner"
+)
+_READS = re.compile(rf"(?i)\b{SCHEMA}\b")
+# Functions are qualified: nothing on a search_path may answer in their place.
+_OWNERS = f"""SELECT 'the schema {SCHEMA}'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'
+    UNION ALL
+    SELECT '{SCHEMA}.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
+_I_AM_SUPERUSER = "(SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)"
+# This role, one of which it is a member, a superuser, or the database's owner. A superuser counts as a
+# member of nothing: else he would trust everybody.
+_TRUSTED = f"""(o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR (NOT {_I_AM_SUPERUSER} AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))"""
+_MAY_CHANGE = "pg_catalog.pg_has_role(o.owner, 'USAGE'::text)"
+
+
+def strangers(*, to_change: bool = False) -> str:
+    """Render the query for what in the schema belongs to a stranger, and to whom.
+
+    With `to_change` also for what this role may only write to: bringing a ledger up to date takes the
+    rights of its owner.
+    """
+    fine = f"{_TRUSTED} AND {_MAY_CHANGE}" if to_change else _TRUSTED
+    return (
+        "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me\n"
+        f"    FROM ({_OWNERS}) AS o\n    WHERE NOT ({fine}) LIMIT 1"
+    )
+
+
+def reads_ledger(sql: str) -> bool:
+    """Say whether SQL names the ledger's schema, be it in a comment.
+
+    >>> reads_ledger("SELECT * FROM pipestate.soak"), reads_ledger("SELECT * FROM pipestate_archive.manifest")
+    (True, False)
+    """
+    return _READS.search(sql) is not None
