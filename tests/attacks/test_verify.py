@@ -251,3 +251,30 @@ def test_what_somebody_else_has_planted_is_named(gated: Project, make_role: Make
     assert "lower(character varying)" in done.stderr
     gate = gated.alembic("upgrade", "head")
     assert "lower(character varying)" in gate.stderr
+
+
+WITHIN = """
+import resource, runpy, sys
+
+import pipestate.cli.verify, psycopg2, sqlalchemy
+
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 300 * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+sys.argv = ["pipestate", "verify", "--json"]
+runpy.run_module("pipestate", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 11])
+def test_values_that_do_not_fit_into_memory_are_a_verdict(gated: Project, rows: int) -> None:
+    """Each of them is 100 MB and more, in a process that has 300 MB."""
+    size = 100_000_000 if rows > 1 else 250_000_000
+    gated.add_check(f"SELECT repeat('x', {size}) AS v FROM generate_series(1, {rows})", "rows = 0")
+    with gated.running("-c", WITHIN) as process:
+        done = finish(process)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)["runbooks"][0]["phases"][0]["checks"]
+    (more,) = (check for check in found if check["id"] == "more")
+    assert more["outcome"] == "errored"
+    assert "memory" in more["message"]
