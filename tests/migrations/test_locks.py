@@ -225,13 +225,12 @@ def test_current_and_history_do_not_queue(pg_chain: Chain) -> None:
 def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
     from pipestate.environment import migrate as environment
-
-    step = environment.assert_lock
+    from pipestate.environment.migration_lock import assert_lock
 
     def lose_the_lock(migration: MigrationContext, current: Any) -> None:
         assert migration.connection is not None
         migration.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
-        step(migration, current)
+        assert_lock(migration, current)
 
     monkeypatch.setattr(environment, "assert_lock", lose_the_lock)
     with pytest.raises(MigrationError, match="pooler in session mode"):

@@ -43,6 +43,16 @@ class Candidate:
         return f"{self.schema}.{self.table}" if self.schema else self.table
 
     @property
+    def quoted(self) -> str:
+        """Write its name as SQL does.
+
+        >>> Candidate("Shop", "alembic_version").quoted
+        '"Shop"."alembic_version"'
+        """
+        parts = [part for part in (self.schema, self.table) if part]
+        return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+    @property
     def described(self) -> str:
         holds = " ".join(self.stored[:3]) + (" ..." if len(self.stored) > 3 else "")
         return f"{self} ({(holds or 'empty') if self.readable else 'may not be read'})"

@@ -22,6 +22,7 @@ class Position:
     current: str | None
     head: str | None
     paths: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
+    version_table: str | None = field(default=None, compare=False)  # as SQL writes it
 
     def place(self, from_: str | None, until: str | None) -> Place | None:
         """Say AHEAD or PAST of a range of revisions, None where the database is inside it."""

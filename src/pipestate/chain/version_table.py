@@ -45,7 +45,9 @@ class Locator:
         """Read the position on this connection, and thus in the snapshot that it holds."""
         candidates = find_candidates(connection, self.schema, self._known)
         table = choose(self.chain, self.declared, candidates, lambda each: stored_in(connection, each))
-        return self.chain.position(table.stored if table is not None else ())
+        if table is None:
+            return self.chain.position(())
+        return replace(self.chain.position(table.stored), version_table=table.quoted)
 
     def within(self, schema: str) -> "Locator":
         """Look for the version table in this schema alone, which must be the first on the path: a tenant's."""

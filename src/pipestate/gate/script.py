@@ -21,6 +21,7 @@ from pipestate.gate.online import NOT_READ_COMMITTED, PLANTED
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.tables import ABSENT, Tables
 from pipestate.gate.versions import other_version
+from pipestate.ledger.owners import refuse_strangers_before
 from pipestate.ledger.record import script_insert
 from pipestate.runbook.model import Check, Level
 from pipestate.runbook.require import ROWS, Comparison, literal
@@ -181,6 +182,12 @@ def _files(question: Question, asked: Asked) -> str:
     return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.position.paths))}, true);"
 
 
+def _trusted(check: Check) -> str:
+    """Let a check that reads the ledger err where something of that belongs to a stranger."""
+    refused = refuse_strangers_before(check.sql)
+    return f"\n{refused}" if refused else ""
+
+
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
     check = asked.check
     if not isinstance(check, Check):
@@ -210,7 +217,7 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
   END IF;
   IF NOT ({applies}) THEN RETURN; END IF;
   BEGIN
-{_world()}{_files(question, asked)}
+{_world()}{_files(question, asked)}{_trusted(check)}
     EXECUTE {sql.dollar(query, "check")} INTO n, held, seen;
     RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}';
   EXCEPTION
@@ -232,6 +239,7 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
   held boolean;
   seen jsonb;
   outcome text := 'errored';
+  stranger record;
   said text;""",
         why=f"{check.id}: {check.require.text}",
     )

@@ -22,6 +22,7 @@ from pipestate.verify.read import QueryFailed, fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
+from pipestate.verify.strangers import tell_version_table
 from pipestate.verify.surroundings import look_around
 from pipestate.verify.values import Json, Result
 from pipestate.verify.verdict import Outcome, Verdict
@@ -70,20 +71,27 @@ def verify_on(
     known: dict[str, Result] = {}
     dialect = url.get_backend_name()
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
+    tell = partial(_tell, asked=asked, position=position)
     info = describe(leader, url, position)
     warnings = look_around(leader)
-    tell_files(leader, asked, position.paths)
+    tell(leader)
     verdicts = share_out(
         leader,
         url,
         asked,
         _telling(asked, partial(run_check, timeout_s=timeout_s, evidence=evidence, known=known), on_check),
         jobs=1 if dialect == "sqlite" else jobs,
-        prepare=partial(tell_files, asked=asked, paths=position.paths),
+        prepare=tell,
         within=fence,
     )
     found = assemble(phases, asked, verdicts, position)
     return Report(info, started_at, _milliseconds(start), found, warnings)
+
+
+def _tell(connection: Connection, asked: Sequence[Asked], position: Position) -> None:
+    """Tell SQL what it cannot know: the files of the chain, and the table that says where the database stands."""
+    tell_files(connection, asked, position.paths)
+    tell_version_table(connection, position.version_table)
 
 
 def _milliseconds(since: float) -> float:

@@ -6,6 +6,8 @@ triggers of his own. What stands in there counts only where all of it belongs to
 
 import re
 
+from sqlalchemy import Connection, text
+
 SCHEMA = "pipestate"
 MESSAGE = (
     "%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with "
@@ -20,13 +22,17 @@ _OWNERS = f"""SELECT 'the schema {SCHEMA}'::text AS what, n.nspowner AS owner
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 _I_AM_SUPERUSER = "(SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)"
-# This role, one of which it is a member, a superuser, or the database's owner. A superuser counts as a
-# member of nothing: else he would trust everybody.
+VERSION_TABLE = "pipestate.version_table"
+# This role, one of which it is a member, a superuser, the database's owner, or who owns the table in which the chain
+# keeps its version: he migrates. A superuser counts as a member of nothing: else he would trust everybody.
 _TRUSTED = f"""(o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('{VERSION_TABLE}', true))::oid)
       OR (NOT {_I_AM_SUPERUSER} AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))"""
+TELL = text(f"SELECT pg_catalog.set_config('{VERSION_TABLE}', :table, true)")
 _MAY_CHANGE = "pg_catalog.pg_has_role(o.owner, 'USAGE'::text)"
 
 
@@ -41,6 +47,15 @@ def strangers(*, to_change: bool = False) -> str:
         "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me\n"
         f"    FROM ({_OWNERS}) AS o\n    WHERE NOT ({fine}) LIMIT 1"
     )
+
+
+def tell_version_table(connection: Connection, table: str | None) -> None:
+    """Set which table says where the database stands, until the end of the transaction: its owner may own the ledger.
+
+    Where nobody has said it, as in a migration, whoever runs it must be the ledger's owner or a member.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(TELL, {"table": table or ""})
 
 
 def reads_ledger(sql: str) -> bool:
