@@ -18,7 +18,7 @@ LEGACY = (
        scraper varchar, pages integer, start_year integer, extra varchar, country varchar, lat varchar,
        lng varchar, status varchar NOT NULL, extraction_status varchar DEFAULT 'pending', last_updated varchar,
        last_deployed varchar, last_extracted varchar,
-       CONSTRAINT known_extraction CHECK (extraction_status IN ('pending', 'running', 'completed', 'failed')))""",
+       CONSTRAINT known_extraction CHECK (length(extraction_status) > 0))""",
     """CREATE TABLE site_progress (subdomain varchar PRIMARY KEY, current_stage varchar,
        stage_total integer NOT NULL DEFAULT 0, stage_completed integer NOT NULL DEFAULT 0,
        started_at timestamptz, updated_at timestamptz)""",
