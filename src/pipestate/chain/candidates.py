@@ -58,15 +58,15 @@ class Candidate:
         return f"{self} ({(holds or 'empty') if self.readable else 'may not be read'})"
 
     def matches(self, table: str, schema: str | None) -> bool:
-        """Whether this is the table that is meant; without a schema, the one that the search path finds."""
+        """Tell whether this is the table that is meant; without a schema, the one that the search path finds."""
         return self.table == table and (self.visible if schema is None else self.schema in (schema, None))
 
     def is_of(self, chain: Chain) -> bool:
-        """Whether it holds revisions, and all of them are of this chain."""
+        """Tell whether it holds revisions, and all of them are of this chain."""
         return bool(self.stored) and all(revision in chain for revision in self.stored)
 
     def is_foreign(self, chain: Chain) -> bool:
-        """Whether it holds revisions, and none of them is of this chain."""
+        """Tell whether it holds revisions, and none of them is of this chain."""
         return bool(self.stored) and not any(revision in chain for revision in self.stored)
 
 

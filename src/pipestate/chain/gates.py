@@ -10,7 +10,7 @@ _WORDS = re.compile(rb"\b(?:gate|Contract)\b")
 
 
 def may_ask(source: bytes) -> bool:
-    """Whether a file has to be looked through at all: most revisions ask no gate."""
+    """Tell whether a file has to be looked through at all: most revisions ask no gate."""
     return b"pipestate" in source and _WORDS.search(source) is not None
 
 
@@ -45,7 +45,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
 
 
 def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
-    """Whether a call is one of pipestate's own functions, under whatever name it was imported."""
+    """Tell whether a call is one of pipestate's own functions, under whatever name it was imported."""
     parts: list[str] = []
     while isinstance(function, ast.Attribute):
         parts.insert(0, function.attr)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestate.cli.options import Perhaps, with_options
+from pipestate.cli.options import TargetIfAny, with_options
 from pipestate.cli.output import say
 from pipestate.cli.progress import progress
 from pipestate.config import HOW_TO_NAME_A_DATABASE
@@ -60,7 +60,7 @@ class Where:
     url: "URL | None"
     wanted: "Wanted | None"
 
-    def source(self, production: Perhaps) -> "URL":
+    def source(self, production: TargetIfAny) -> "URL":
         """Return production, or the clone that is there where none is known."""
         known = production.url or self.url
         if known is None:
@@ -118,7 +118,7 @@ def _where(
 
 
 @contextmanager
-def job_on(production: Perhaps, where: Where, to: str, *, record: bool = False) -> Iterator["Job"]:
+def job_on(production: TargetIfAny, where: Where, to: str, *, record: bool = False) -> Iterator["Job"]:
     """Collect what a rehearsal needs. Where no clone is named, make one, which is gone at the end."""
     from pipestate.chain.read import read_chain
     from pipestate.chain.version_table import locator

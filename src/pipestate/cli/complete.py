@@ -1,6 +1,7 @@
 """What the Tab key offers: names out of the runbooks, without a database. It never says that something is wrong."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pipestate.errors import PipestateError
@@ -12,13 +13,15 @@ if TYPE_CHECKING:
 def _names(of: "Callable[[Runbook], list[str]]") -> Callable[[str], list[str]]:
     def offer(incomplete: str) -> list[str]:
         from pipestate.chain.project import Named, find_project
-        from pipestate.runbook.find import every_runbook
+        from pipestate.runbook.find import runbook_files
+        from pipestate.runbook.lint import load
 
-        try:
-            found = [name for book in every_runbook(find_project(Named()).runbooks) for name in of(book)]
-        except PipestateError:
-            return []
-        return sorted({name for name in found if name.startswith(incomplete)})
+        found: set[str] = set()
+        with suppress(PipestateError):
+            for path in runbook_files(find_project(Named()).runbooks):
+                with suppress(PipestateError):  # a broken page has no names to offer, and hides no other's
+                    found.update(of(load(path)))
+        return sorted(name for name in found if name.startswith(incomplete))
 
     return offer
 

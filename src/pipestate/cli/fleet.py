@@ -11,7 +11,7 @@ from pipestate.cli.output import console, put_json_line, say
 from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Phases, Timeout
 
 if TYPE_CHECKING:
-    from pipestate.fleet.ask import Question
+    from pipestate.fleet.ask import FleetQuestion
     from pipestate.fleet.run import Fleet
 
 app = typer.Typer(help="Ask many databases the same, and see what differs.", no_args_is_help=True)
@@ -49,7 +49,7 @@ def verify(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUNBOOK]...",
+            metavar="RUNBOOK",
             help="A name, or the path of a .md file.",
             show_default=False,
             autocompletion=complete.runbook,
@@ -131,7 +131,7 @@ def plan(
     ask(question, databases, jobs, json_=json_)
 
 
-def ask(question: "Question", databases: str, jobs: int, *, json_: bool) -> None:
+def ask(question: "FleetQuestion", databases: str, jobs: int, *, json_: bool) -> None:
     """Read the list, ask every database of it, show what differs, and exit as the worst of them."""
     from pipestate.cli.progress import progress
     from pipestate.fleet.listing import read_list

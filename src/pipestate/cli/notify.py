@@ -66,7 +66,7 @@ def tell(webhooks: "Sequence[Webhook]", notice: "Notice") -> None:
 
 
 @contextmanager
-def told_of_failure(webhooks: "Sequence[Webhook]", to: Target) -> Iterator[None]:
+def failure_notified(webhooks: "Sequence[Webhook]", to: Target) -> Iterator[None]:
     """Tell the webhooks where nothing could be recorded; Ctrl-C is no news."""
     try:
         yield

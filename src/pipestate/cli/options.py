@@ -3,7 +3,7 @@
     @project_options
     def history(to: Target, limit: ...) -> None:
 
-The function gets a Target (a project and its database), the same with a database that need not be named (Perhaps),
+The function gets a Target (a project and its database), the same with a database that need not be named (TargetIfAny),
 a Project, or what names one (Named); the command line has the options instead.
 """
 
@@ -113,7 +113,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Perhaps:
+class TargetIfAny:
     """A project, and the database that is meant where one is named at all."""
 
     project: Project
@@ -121,9 +121,9 @@ class Perhaps:
     version_table: str | None = None
 
 
-def _perhaps(project: Project, database_url: str | None, version_table: str | None) -> Perhaps:
+def _make_target_if_any(project: Project, database_url: str | None, version_table: str | None) -> TargetIfAny:
     url = known_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
-    return Perhaps(project, url, version_table)
+    return TargetIfAny(project, url, version_table)
 
 
 def make_target(
@@ -139,7 +139,7 @@ def _named(config: str | None, section: str | None, scripts: str | None, shipped
 
 
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace a command's first argument, a Target, a Perhaps, a Project or a Named, by the options that name it."""
+    """Replace a command's first argument, a Target, a TargetIfAny, a Project or a Named, by the options that name it."""
     first, *rest = inspect.signature(function).parameters.values()
 
     def command(**given: Any) -> Any:
@@ -149,7 +149,7 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if first.annotation is Project:
             return function(find_project(named), **given)
         database = {option: given.pop(option) for option in DATABASE_OPTIONS}
-        make = _perhaps if first.annotation is Perhaps else make_target
+        make = _make_target_if_any if first.annotation is TargetIfAny else make_target
         return function(make(find_project(named), **database), **given)
 
     command.__name__, command.__doc__, command.__module__ = (
@@ -158,7 +158,9 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__module__,
     )
     return with_options(
-        command, rest, PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation in (Target, Perhaps) else {})
+        command,
+        rest,
+        PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation in (Target, TargetIfAny) else {}),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.paths import replace_text
@@ -147,6 +147,8 @@ def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | Non
         from pipestate.render.openmetrics import as_openmetrics
 
         return as_openmetrics(report, latest)
+    if form is not Format.CONSOLE:
+        assert_never(form)
     from rich.console import Console
 
     from pipestate.render.console import print_report

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli.clone import Where, clone_options, job_on, tell
-from pipestate.cli.options import AsJson, Perhaps, project_options
+from pipestate.cli.options import AsJson, TargetIfAny, project_options
 from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
 from pipestate.errors import ConfigError
 from pipestate.safe import plain_lines
@@ -37,7 +37,7 @@ Output = Annotated[
 @project_options
 @clone_options
 def rehearse(
-    production: Perhaps,
+    production: TargetIfAny,
     where: Where,
     to: To = "heads",
     max_stall: Annotated[
@@ -69,7 +69,7 @@ def rehearse(
     refuse_unwritable(output)
     where.require_rows({"--max-stall": max_stall, "--record": record})
     limit = milliseconds(max_stall)
-    with job_on(production, where, to, record=record) as job, told() as (said, begins):
+    with job_on(production, where, to, record=record) as job, progress_on_stderr() as (said, begins):
         targets = find_targets(job.chain, to)
         found = rehearse(
             job, targets, limit, said, there_and_back=there_and_back, record=record, begins=begins
@@ -81,7 +81,7 @@ def rehearse(
 @project_options
 @clone_options
 def compat(
-    production: Perhaps,
+    production: TargetIfAny,
     where: Where,
     statements: Annotated[
         str,
@@ -109,14 +109,14 @@ def compat(
 
     refuse_unwritable(output)
     given = read_statements(statements, where.source(production))
-    with job_on(production, where, to, record=record) as job, told() as (said, begins):
+    with job_on(production, where, to, record=record) as job, progress_on_stderr() as (said, begins):
         found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
     show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
 
 
 @contextmanager
-def told() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
+def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
     """Tell on stderr how far it is: each part a line; on a terminal one line with the revision and the time."""
     from pipestate.cli.progress import stopwatch
 

@@ -20,7 +20,7 @@ def report(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUNBOOK]...",
+            metavar="RUNBOOK",
             help="A name, or the path of a .md file; else the default ones.",
             show_default=False,
             autocompletion=complete.runbook,

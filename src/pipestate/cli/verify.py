@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli import complete
-from pipestate.cli.notify import find_news, find_webhooks, tell, told_of_failure
+from pipestate.cli.notify import failure_notified, find_news, find_webhooks, tell
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import Format, put, say, show
 from pipestate.cli.progress import checking
@@ -95,7 +95,7 @@ def verify(
 
     chosen = Format.JSON if json_ else form
     webhooks = find_webhooks(notify, record=record)
-    with told_to_machines(to, chosen, output), told_of_failure(webhooks, to):
+    with errors_for_machines(to, chosen, output), failure_notified(webhooks, to):
         books = find_pages(to.project, runbooks or [], phases or [])
         if apply_migration:
             upgrade_ungated(to)
@@ -134,7 +134,7 @@ def gate(
     from pipestate.chain.pages import pages_at
 
     chosen = Format.JSON if json_ else Format.CONSOLE
-    with told_to_machines(to, chosen):
+    with errors_for_machines(to, chosen):
         books = pages_at(to.project, phase)
         ask = partial(check, to, books, [phase], timeout=timeout, jobs=jobs)
         report = ask() if wait is None else ask_until_open(ask, phase, wait)
@@ -155,7 +155,7 @@ def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Repor
 
 
 @contextmanager
-def told_to_machines(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
+def errors_for_machines(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
     """Write JSON or metrics also where nothing could be evaluated; the sentence goes to stderr."""
     try:
         yield

@@ -74,7 +74,7 @@ class Answer:
 
     @property
     def is_past(self) -> bool:
-        """Whether it is beyond all that was asked: neither a yes nor a no."""
+        """Tell whether it is beyond all that was asked: neither a yes nor a no."""
         return bool(self.phases) and all(phase.gate is Gate.PAST for phase in self.phases)
 
 

@@ -24,7 +24,7 @@ from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FleetQuestion:
     """What each database is asked; read and linted once for all of them.
 
     With `record` the runs are written into each ledger, with `compare` the schema is read as a digest, with
@@ -39,7 +39,7 @@ class Question:
     calls: Calls | None = None
 
 
-def ask(question: Question, tenant: Tenant) -> Answer:
+def ask(question: FleetQuestion, tenant: Tenant) -> Answer:
     """Ask one database. An error is an answer, too: it must not stop the others."""
     start = time.perf_counter()
     try:
@@ -57,7 +57,7 @@ def not_listed(line: Unlisted) -> Answer:
     return Answer(line.name, line.url, None, line.error.exit_code, error=str(line.error))
 
 
-def _ask(question: Question, tenant: Tenant) -> Answer:
+def _ask(question: FleetQuestion, tenant: Tenant) -> Answer:
     locate = question.locate.within(tenant.schema) if tenant.schema is not None else question.locate
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         report = verify_on(
@@ -106,7 +106,7 @@ def _answer(tenant: Tenant, report: Report) -> Answer:
     )
 
 
-def _compared(connection: Connection, question: Question, tenant: Tenant, answer: Answer) -> Answer:
+def _compared(connection: Connection, question: FleetQuestion, tenant: Tenant, answer: Answer) -> Answer:
     """Add the digest of the schema; one that cannot be read is a warning, and is compared with nothing."""
     try:
         if tenant.schema is not None:
@@ -116,7 +116,7 @@ def _compared(connection: Connection, question: Question, tenant: Tenant, answer
         return replace(answer, warnings=(*answer.warnings, f"its schema could not be compared: {error}"))
 
 
-def _planned(question: Question, report: Report, calls: Calls, answer: Answer) -> Answer:
+def _planned(question: FleetQuestion, report: Report, calls: Calls, answer: Answer) -> Answer:
     found = plan(question.locate.chain, report, calls)
     waiting = tuple(step.revision for step in found.steps if not step.applied)
     return replace(answer, pending=Pending(waiting, found.advice), exit_code=0)

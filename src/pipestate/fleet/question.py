@@ -7,7 +7,7 @@ from pipestate.chain.project import Project
 from pipestate.chain.read import read_chain
 from pipestate.chain.revisions import refuse_wrong_revisions
 from pipestate.chain.version_table import locator
-from pipestate.fleet.ask import Question
+from pipestate.fleet.ask import FleetQuestion
 from pipestate.runbook.model import Runbook
 from pipestate.verify.select import find_phases
 
@@ -22,7 +22,7 @@ def make_question(
     record: bool = False,
     compare: bool = False,
     planned: bool = False,
-) -> Question:
+) -> FleetQuestion:
     """Ask the checks of these pages, or of phases that are named; a page whose `opens` is broken is refused."""
     phases = find_phases(books, names)
     asked = [book for book in books if any(book is each for each, _ in phases)]
@@ -30,4 +30,4 @@ def make_question(
     refuse_wrong_revisions(chain, asked, project.named)
     calls = Calls(project.named) if planned else None
     locate = locator(project, chain, version_table)
-    return Question(phases, locate, timeout_s, record=record, compare=compare, calls=calls)
+    return FleetQuestion(phases, locate, timeout_s, record=record, compare=compare, calls=calls)

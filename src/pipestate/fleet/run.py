@@ -7,7 +7,7 @@ from functools import partial
 
 from pipestate.errors import ConfigError
 from pipestate.fleet.answer import Answer
-from pipestate.fleet.ask import Question, ask, not_listed
+from pipestate.fleet.ask import FleetQuestion, ask, not_listed
 from pipestate.fleet.drift import Drift, Shapes
 from pipestate.fleet.survey import survey
 from pipestate.fleet.tally import Group, Tally
@@ -48,7 +48,7 @@ class Fleet:
 
 
 def ask_fleet(
-    question: Question, tenants: Tenants, jobs: int, on_answer: OnAnswer, on_progress: Progress = untold
+    question: FleetQuestion, tenants: Tenants, jobs: int, on_answer: OnAnswer, on_progress: Progress = untold
 ) -> Fleet:
     """Ask every database, `jobs` at a time; tell each answer as it comes, and sum up what differs."""
     refuse_records(question, tenants)
@@ -79,7 +79,7 @@ def ask_fleet(
     )
 
 
-def refuse_records(question: Question, tenants: Tenants) -> None:
+def refuse_records(question: FleetQuestion, tenants: Tenants) -> None:
     """Refuse to record schemas of one database: its ledger could not tell them apart."""
     shared: Sequence[Tenant] = [tenant for tenant in tenants.found if tenant.path]
     if question.record and shared:

@@ -10,7 +10,7 @@ from pipestate.verify.report import Gate
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DatabaseState:
     """What databases have in common that are alike. Not `asked`: nothing applies at their revision."""
 
     revision: str | None = None
@@ -27,7 +27,7 @@ class State:
 class Group:
     """Databases that are alike; `checks` are those that close their gates, each with how many it closes."""
 
-    state: State
+    state: DatabaseState
     names: tuple[str, ...]
     checks: tuple[tuple[str, int], ...] = ()
 
@@ -37,7 +37,7 @@ class Kept:
     """What is kept of an answer until all are there."""
 
     name: str
-    state: State
+    state: DatabaseState
     exit_code: int
     is_past: bool
     checks: tuple[str, ...]
@@ -49,7 +49,7 @@ class Tally:
 
     kept: list[Kept] = field(default_factory=list)
     warnings: Counter[str] = field(default_factory=Counter)
-    _states: dict[State, State] = field(default_factory=dict)
+    _states: dict[DatabaseState, DatabaseState] = field(default_factory=dict)
     _checks: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, answer: Answer) -> None:
@@ -81,7 +81,7 @@ class Tally:
     def groups(self, drifts: Iterable[Drift] = ()) -> list[Group]:
         """Put together those that are alike, the largest group first."""
         said = {drift.name: drift.sentence for drift in drifts}
-        members: dict[State, list[Kept]] = {}
+        members: dict[DatabaseState, list[Kept]] = {}
         for each in self.kept:
             members.setdefault(replace(each.state, drift=said.get(each.name)), []).append(each)
         groups = [_group(state, found) for state, found in members.items()]
@@ -90,11 +90,11 @@ class Tally:
         )
 
 
-def state_of(answer: Answer) -> State:
+def state_of(answer: Answer) -> DatabaseState:
     """Say what a database is like: those whose states are equal belong together."""
     if answer.error is not None:
-        return State(error=_without_name(answer, answer.error))
-    return State(
+        return DatabaseState(error=_without_name(answer, answer.error))
+    return DatabaseState(
         answer.revision,
         answer.head,
         tuple(phase.name for phase in answer.closed),
@@ -111,6 +111,6 @@ def _without_name(answer: Answer, said: str) -> str:
     return said
 
 
-def _group(state: State, members: Sequence[Kept]) -> Group:
+def _group(state: DatabaseState, members: Sequence[Kept]) -> Group:
     checks = Counter(check for each in members for check in each.checks)
     return Group(state, tuple(sorted(each.name for each in members)), tuple(checks.most_common()))

@@ -77,7 +77,7 @@ def find_tenants(lines: Sequence[Line], timeout_s: float, jobs: int) -> Tenants:
             repeated.append(tenant)
         once.setdefault(tenant.identity, tenant)
     unlisted = tuple(each for each in listed if isinstance(each, Unlisted))
-    return Tenants(tuple(_told_apart(list(once.values()))), unlisted, tuple(repeated))
+    return Tenants(tuple(_with_unique_names(list(once.values()))), unlisted, tuple(repeated))
 
 
 def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> "list[list[Tenant] | Unlisted]":
@@ -140,7 +140,7 @@ def _name(url: URL) -> str:
     return url.database or url.username or shown(url)
 
 
-def _told_apart(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
+def _with_unique_names(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
     """Give those whose name is another's as well their whole address for a name."""
     seen: dict[str, int] = {}
     for tenant in tenants:

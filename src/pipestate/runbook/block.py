@@ -19,7 +19,7 @@ Part = Check | Evidence | View | Backfill
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BlockFile:
     """Whose blocks these are: a page's, or, with `page`, its SQLite variants beside it."""
 
     path: str
@@ -30,7 +30,7 @@ class Place:
         return "sqlite" if self.page else None
 
 
-def read_block(fence: Fence, place: Place, found: Findings) -> Part | None:
+def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
     """Read what a SQL fence is, None for prose, and report to `found` what is wrong with it.
 
     A faulty block still gives a value, so that what refers to it is not reported as well.
@@ -43,27 +43,27 @@ def read_block(fence: Fence, place: Place, found: Findings) -> Part | None:
     if kind is None:
         return None
     _report_values(kind, values, fence.line, found)
-    _report_misplaced(kind, values, fence.line, place, found)
-    _report_open_end(directives.sql, place, fence.line, found)
-    sql = without_semicolon(directives.sql, place.dialect)
-    return _made(kind, values, sql, fence.line, place, found)
+    _report_misplaced(kind, values, fence.line, file, found)
+    _report_open_end(directives.sql, file, fence.line, found)
+    sql = without_semicolon(directives.sql, file.dialect)
+    return _made(kind, values, sql, fence.line, file, found)
 
 
-def _made(kind: str, values: dict[str, str], sql: str, line: int, place: Place, found: Findings) -> Part:
-    dialect = place.dialect or ("postgresql" if "dialect" in values else None)
-    block = f"{place.path}:{line}"
+def _made(kind: str, values: dict[str, str], sql: str, line: int, file: BlockFile, found: Findings) -> Part:
+    dialect = file.dialect or ("postgresql" if "dialect" in values else None)
+    block = f"{file.path}:{line}"
     if kind == "explains":
         return Evidence(_ids(kind, values[kind]), line, sql, dialect, block)
     if kind == "view":
         return View(values[kind], line, sql, dialect, values.get("from"), values.get("until"), block)
     if kind == "backfill":
-        table, key = (_named(values, name, line, place, found) for name in ("table", "key"))
+        table, key = (_named(values, name, line, file, found) for name in ("table", "key"))
         return Backfill(values[kind], line, sql, table, key, dialect, block)
     return Check(
         id=values[kind],
         line=line,
         sql=sql,
-        require=_requirement(values, line, place, found),
+        require=_requirement(values, line, file, found),
         level=Level.WARN if values.get("level") == Level.WARN else Level.BLOCK,
         dialect=dialect,
         from_=values.get("from"),
@@ -99,36 +99,36 @@ def _report_values(kind: str, values: dict[str, str], line: int, found: Findings
             found.add(line, f"`-- {key}: {values[key]}`: write one revision, as ae10")
 
 
-def _report_misplaced(kind: str, values: dict[str, str], line: int, place: Place, found: Findings) -> None:
+def _report_misplaced(kind: str, values: dict[str, str], line: int, file: BlockFile, found: Findings) -> None:
     for key in (key for key in values if key not in KINDS):
         if key not in KINDS[kind]:
             found.add(line, f"`-- {key}:` does not go with `-- {kind}:`: take the line out")
-        elif place.page and key not in VARIANT_KINDS[kind]:
+        elif file.page and key not in VARIANT_KINDS[kind]:
             found.add(
-                line, f"`-- {key}:` stands on the page, {place.page}, for both engines: take it out here"
+                line, f"`-- {key}:` stands on the page, {file.page}, for both engines: take it out here"
             )
         elif key == "dialect" and values[key] and values[key] != "postgresql":
-            found.add(line, _other_dialect(values[key], place))
+            found.add(line, _other_dialect(values[key], file))
 
 
-def _other_dialect(dialect: str, place: Place) -> str:
+def _other_dialect(dialect: str, file: BlockFile) -> str:
     if dialect == "sqlite":
-        return f"`-- dialect: sqlite`: move it to {beside(place.path)}, under the same `## Phase:` and id"
+        return f"`-- dialect: sqlite`: move it to {beside(file.path)}, under the same `## Phase:` and id"
     return f"`-- dialect: {dialect}`: write postgresql, where SQLite cannot hold this state, or nothing"
 
 
-def _report_open_end(sql: str, place: Place, line: int, found: Findings) -> None:
+def _report_open_end(sql: str, file: BlockFile, line: int, found: Findings) -> None:
     """A block pastes into psql as it is, and psql waits until a statement has ended."""
-    seen = tokens(sql, place.dialect)
+    seen = tokens(sql, file.dialect)
     if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
         found.add(line, "the block does not end with a semicolon, so psql would wait for more: add it")
 
 
-def _named(values: dict[str, str], directive: str, line: int, place: Place, found: Findings) -> str:
+def _named(values: dict[str, str], directive: str, line: int, file: BlockFile, found: Findings) -> str:
     """Read what a backfill updates, or by which key; the page says both for its variants, too."""
     text, most = values.get(directive, ""), 2 if directive == "table" else 1
     example = "orders" if directive == "table" else "id"
-    if directive not in values and not place.page:
+    if directive not in values and not file.page:
         found.add(
             line, f"backfill {values['backfill']} names no {directive}: add `-- {directive}: {example}`"
         )
@@ -143,13 +143,13 @@ def _ids(kind: str, text: str) -> tuple[str, ...]:
     return tuple(id.strip() for id in text.split(",")) if kind == "explains" else (text,)
 
 
-def _requirement(values: dict[str, str], line: int, place: Place, found: Findings) -> Requirement:
+def _requirement(values: dict[str, str], line: int, file: BlockFile, found: Findings) -> Requirement:
     text = values.get("require", "")
     try:
         return parse_requirement(text)
     except RequirementError as error:
         if text:
             found.add(line, f"`-- require: {text}`: {error.what}")
-    if "require" not in values and not place.page:
+    if "require" not in values and not file.page:
         found.add(line, f"check {values['check']} has no criterion: add `-- require: rows = 0` or the like")
     return Requirement(text, ())

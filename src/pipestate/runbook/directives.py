@@ -58,12 +58,12 @@ def read_directives(fence: Fence, found: Findings) -> Directives | None:
 
 
 def has_directives(content: str) -> bool:
-    """Whether this text would be a check, an evidence, a view or a backfill, if it stood in a SQL fence."""
+    """Tell whether this text would be a check, an evidence, a view or a backfill, if it stood in a SQL fence."""
     return any(directive.key in KNOWN for directive in _leading(content.split("\n")))
 
 
 def mentions_directives(content: str) -> bool:
-    """Whether any line of it is a directive as one writes it."""
+    """Tell whether any line of it is a directive as one writes it."""
     return any((match := _LINE.fullmatch(line)) and match["key"] in KNOWN for line in content.split("\n"))
 
 

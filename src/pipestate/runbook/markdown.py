@@ -108,7 +108,7 @@ def _spoken(line: int, text: str, *, listed: bool) -> Iterator[Task | Again]:
 
 
 def _is_closed(token: Token, lines: list[str]) -> bool:
-    """Whether a fence ends at its own marker and not because the file or the list item ended."""
+    """Tell whether a fence ends at its own marker and not because the file or the list item ended."""
     first, end = token.map or (0, 0)
     closing = re.compile(rf"[\s>]*{re.escape(token.markup[0])}{{{len(token.markup)},}}\s*")
     return end - 1 > first and closing.fullmatch(lines[end - 1]) is not None

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pipestate.runbook.again import read_again
-from pipestate.runbook.block import Place, read_block
+from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.files import beside, read_beside, read_text
 from pipestate.runbook.finding import Finding, Findings
 from pipestate.runbook.frontmatter import FORM, Header, PhaseHeader, read_header
@@ -100,11 +100,11 @@ def _title(parts: list[Block]) -> str:
 def _variants(text: str | None, path: str | Path, cut: list[Section], found: Findings) -> Variants:
     if text is None:
         return Variants()
-    place = Place(beside(path), page=str(path))
-    theirs, source = found.beside(place.path), _normalised(text)
+    file = BlockFile(beside(path), page=str(path))
+    theirs, source = found.beside(file.path), _normalised(text)
     if not _is_text(source, theirs, f"the file is empty: write the variants of {path} here, or take it away"):
         return Variants()
-    read = read_variants(source, place, theirs)
+    read = read_variants(source, file, theirs)
     names = [section.name for section in cut if section.name is not None]
     report_other_phases(read, list(dict.fromkeys(names)), str(path), theirs)
     return read
@@ -130,5 +130,5 @@ def _part(block: Block, found: Findings) -> Part | None:
     if isinstance(block, Again):
         return read_again(block, found)
     if isinstance(block, Fence) and block.language == "sql":
-        return read_block(block, Place(found.path), found)
+        return read_block(block, BlockFile(found.path), found)
     return None

@@ -1,4 +1,4 @@
-"""Whether a block is exactly one plain read.
+"""Tell whether a block is exactly one plain read.
 
 A first fence, not the wall: the transaction is read-only, and a role that can only SELECT is the promise.
 But a READ ONLY transaction does not refuse everything (`pg_terminate_backend`, advisory locks, `COPY … TO
@@ -53,7 +53,7 @@ def objections(sql: str, dialect: str | None) -> list[str]:
 
 
 def explains(sql: str, dialect: str | None) -> bool:
-    """Whether the statement is an EXPLAIN, which no other statement can take rows from."""
+    """Tell whether the statement is an EXPLAIN, which no other statement can take rows from."""
     return next((token.keyword for token in tokens(sql, dialect)), "") == "EXPLAIN"
 
 

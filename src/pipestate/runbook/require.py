@@ -62,12 +62,12 @@ class Requirement:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether it asks for nothing but the number of rows."""
+        """Tell whether it asks for nothing but the number of rows."""
         return bool(self.comparisons) and all(each.column == ROWS for each in self.comparisons)
 
     @property
     def shows_own_rows(self) -> bool:
-        """Whether the rows of the query itself are what is wrong: `rows = 0`, not `rows >= 1`."""
+        """Tell whether the rows of the query itself are what is wrong: `rows = 0`, not `rows >= 1`."""
         return self.counts_rows and any(each.op not in (">", ">=") for each in self.comparisons)
 
 

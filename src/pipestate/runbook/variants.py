@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from pipestate.runbook.again import Again
-from pipestate.runbook.block import Place, read_block
+from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Again as AgainItem
 from pipestate.runbook.markdown import Block, Fence, FrontMatter, Task, blocks
@@ -25,12 +25,12 @@ class Variants:
     lines: dict[str, int] = field(default_factory=dict)
 
 
-def read_variants(source: str, place: Place, found: Findings) -> Variants:
+def read_variants(source: str, file: BlockFile, found: Findings) -> Variants:
     """Read the blocks of a file beside a page, and report to `found` what is wrong with them."""
     parts = list(blocks(source))
     for part in parts:
         if isinstance(part, FrontMatter):
-            found.add(part.line, f"the front matter stands on the page, {place.page}: take it out here")
+            found.add(part.line, f"the front matter stands on the page, {file.page}: take it out here")
     read = Variants()
     for section in sections(parts, found):
         if section.name is None:
@@ -38,15 +38,15 @@ def read_variants(source: str, place: Place, found: Findings) -> Variants:
             continue
         read.lines.setdefault(section.name, section.line)
         own = read.blocks.setdefault(section.name, [])
-        own.extend(part for block in section.blocks for part in _parts(block, place, found))
+        own.extend(part for block in section.blocks for part in _parts(block, file, found))
     return read
 
 
-def _parts(block: Block, place: Place, found: Findings) -> Iterator[Variant]:
+def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[Variant]:
     report_hidden(block, found)
     if isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed):
-        found.add(block.line, f"sign-offs and `again:` stand on the page, {place.page}: take it out here")
-    if isinstance(block, Fence) and block.language == "sql" and (part := read_block(block, place, found)):
+        found.add(block.line, f"sign-offs and `again:` stand on the page, {file.page}: take it out here")
+    if isinstance(block, Fence) and block.language == "sql" and (part := read_block(block, file, found)):
         yield part
 
 

@@ -48,5 +48,5 @@ class Verdict:
 
     @property
     def closes(self) -> bool:
-        """Whether this verdict alone keeps the gate of its phase closed."""
+        """Tell whether this verdict alone keeps the gate of its phase closed."""
         return self.went_wrong and self.level is Level.BLOCK
