@@ -232,7 +232,9 @@ def test_what_a_stranger_has_added_to_a_ledger_closes_the_gate(signed: Project, 
     assert_refused(project.alembic("upgrade", "head"), signed.database, "pipestate.sign_off belongs to")
 
 
-def test_a_reader_and_a_superuser_trust_the_ledger_of_who_migrates(signed: Project, make_role: MakeRole) -> None:
+def test_a_reader_and_a_superuser_trust_the_ledger_of_who_migrates(
+    signed: Project, make_role: MakeRole
+) -> None:
     """The role that owns the version table migrates; the database belongs to somebody else, and nobody is a member."""
     migrating, reading, other = (make_role(signed.database) for _ in range(3))
     project = own(signed, migrating)

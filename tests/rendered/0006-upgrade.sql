@@ -71,7 +71,7 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
-    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+    SELECT found.names INTO planted FROM (WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
@@ -147,6 +147,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -167,6 +168,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -196,6 +215,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -250,6 +270,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -311,6 +332,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -364,6 +386,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -416,6 +439,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -470,6 +494,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -538,6 +563,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -558,6 +584,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -628,6 +672,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -648,6 +693,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -678,6 +741,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -757,6 +821,8 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -967,7 +1033,7 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
-    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+    SELECT found.names INTO planted FROM (WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
@@ -1043,6 +1109,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1063,6 +1130,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1092,6 +1177,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1146,6 +1232,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1207,6 +1294,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1260,6 +1348,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1312,6 +1401,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1366,6 +1456,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1434,6 +1525,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1454,6 +1546,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -1524,6 +1634,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1544,6 +1655,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -1574,6 +1703,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1653,6 +1783,8 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1749,7 +1881,7 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
-    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+    SELECT found.names INTO planted FROM (WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
@@ -1832,6 +1964,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1852,6 +1985,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1881,6 +2032,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1935,6 +2087,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1996,6 +2149,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2049,6 +2203,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2101,6 +2256,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2155,6 +2311,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2223,6 +2380,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2243,6 +2401,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -2313,6 +2489,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2333,6 +2510,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -2363,6 +2558,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0006/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2442,6 +2638,8 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(

@@ -71,7 +71,7 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
-    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+    SELECT found.names INTO planted FROM (WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
@@ -147,6 +147,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -167,6 +168,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -196,6 +215,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -250,6 +270,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -311,6 +332,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -364,6 +386,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -416,6 +439,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -484,6 +508,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -504,6 +529,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -574,6 +617,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -594,6 +638,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -649,6 +711,8 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1285,7 +1349,7 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
-    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+    SELECT found.names INTO planted FROM (WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
@@ -1361,6 +1425,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1381,6 +1446,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -1410,6 +1493,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1464,6 +1548,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1525,6 +1610,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1578,6 +1664,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1630,6 +1717,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1698,6 +1786,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1718,6 +1807,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -1788,6 +1895,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/1' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -1808,6 +1916,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -1863,6 +1989,8 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1959,7 +2087,7 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
-    SELECT * INTO planted FROM (WITH place AS MATERIALIZED (
+    SELECT found.names INTO planted FROM (WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner FROM pg_catalog.pg_namespace n
   WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
 ), found AS MATERIALIZED (
@@ -2042,6 +2170,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2062,6 +2191,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND age_seconds < 86400
 ) SELECT count(*), coalesce(bool_and((q."people" >= 1 AND q."people"::text <> 'NaN') IS TRUE), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q$check$ INTO n, held, seen;
@@ -2091,6 +2238,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2145,6 +2293,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2206,6 +2355,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2259,6 +2409,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2311,6 +2462,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2379,6 +2531,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2399,6 +2552,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
@@ -2469,6 +2640,7 @@ DECLARE
   seen jsonb;
   outcome text := 'errored';
   said text;
+  stranger record;
 BEGIN
   IF look ->> 'of' IS DISTINCT FROM '0007/2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier part of this gate failed or was left out, so this one does nothing: run the whole script');
@@ -2489,6 +2661,24 @@ BEGIN
     PERFORM pg_catalog.set_config('constraint_exclusion', 'on', true);
     PERFORM pg_catalog.set_config('jit', 'off', true);
     PERFORM pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name::text), ', ' ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp'), true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    UNION ALL
+    SELECT 'pipestate.' || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE NOT ((o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+      OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
     EXECUTE $check$WITH q AS MATERIALIZED (
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
@@ -2544,6 +2734,8 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(

@@ -16,10 +16,12 @@ from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark, setting
+from pipestate.gate.block import filled, write_block
 from pipestate.gate.guarded import guard_output
 from pipestate.gate.online import NOT_READ_COMMITTED, PLANTED
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.tables import ABSENT, Tables
+from pipestate.gate.timeout import timeout_of
 from pipestate.gate.versions import other_version
 from pipestate.ledger.owners import refuse_strangers_before
 from pipestate.ledger.record import script_insert
@@ -27,19 +29,14 @@ from pipestate.runbook.model import Check, Level
 from pipestate.runbook.require import ROWS, Comparison, literal
 from pipestate.safe import OBEYED
 from pipestate.verify.files import SETTING, files_as_json, reads_rehearsals
-from pipestate.verify.run import DEFAULT_TIMEOUT_S
 from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
 from pipestate.verify.surroundings import PLANTED as FIND_PLANTED
 from pipestate.world import world_settings
 
 LOOK = "pipestate.look"
-TIMEOUT = "pipestate.statement_timeout"
-END_OF_READING = "PSTRO"
 HEAD = r"""\set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off"""
-# Values come from the data: what a terminal would obey is shown as a question mark.
-SAFE = rf"regexp_replace(r ->> 'message', '[{OBEYED}]', '?', 'g')"
 OTHER_ENCODING = "this script is written in UTF-8, and the session reads {encoding}: run all of it, or \\encoding UTF8 first"
 BROKEN_OFF = (
     "an earlier part of this gate failed or was left out, so this one does nothing: run the whole script"
@@ -88,35 +85,33 @@ def _blocking(asked: Sequence[Asked]) -> list[Asked]:
 
 
 def _tag(question: Question, number: int) -> str:
-    return f"{question.revision}/{number}"
+    return sql.literal(f"{question.revision}/{number}")
 
 
 def _passed(question: Question) -> str:
-    return f"{question.revision}/1 passed"
+    return sql.literal(f"{question.revision}/1 passed")
 
 
 def _begin(question: Question, tables: Tables, number: int) -> None:
     """Assert the version and the isolation, see whether there are rows, and set the timeout of the checks.
 
-    Before all that, refuse where somebody else's functions could answer. The second pass demands that the first one
-    was passed in this transaction, and that the lock is held.
+    Before all that, refuse where somebody else's functions could answer. The second pass demands that the first one was passed in this transaction, and that the lock is held.
     """
-    sql.do(
-        f"""{_planted(question.revision)}
-  IF current_setting('client_encoding') <> 'UTF8' THEN
-    {sql.refusal(OTHER_ENCODING, {"encoding": "current_setting('client_encoding')"})}
-  END IF;
-{other_version(down_revisions(op.get_context(), question.revision), question.revision)}
-{_after_first_pass(question, tables) if number == 2 else ""}  IF current_setting('transaction_isolation') <> 'read committed' THEN
-    {sql.refusal(NOT_READ_COMMITTED.replace("{revision}", question.revision), {"level": "upper(current_setting('transaction_isolation'))"})}
-  END IF;
-{_rows(tables, question.revision)}
-  PERFORM set_config('{LOOK}', jsonb_build_object('of', {sql.literal(_tag(question, number))}, 'filled', filled,
-    'before', {"before" if number == 2 else "filled"}, 'results', '[]'::jsonb)::text, true);
-  PERFORM set_config('{TIMEOUT}', current_setting('statement_timeout'), true);
-  PERFORM set_config('statement_timeout', '{DEFAULT_TIMEOUT_S:g}s', true);""",
-        "  planted text;\n  filled boolean := false;\n  before boolean;\n  t text;",
+    write_block(
+        "begin",
         why="where the database stands, and whether there is anything to lose",
+        planted=_planted(question.revision),
+        other_encoding=sql.refusal(OTHER_ENCODING, {"encoding": "current_setting('client_encoding')"}),
+        other_version=other_version(down_revisions(op.get_context(), question.revision), question.revision),
+        after_first_pass=_after_first_pass(question, tables) if number == 2 else "",
+        not_read_committed=sql.refusal(
+            NOT_READ_COMMITTED.replace("{revision}", question.revision),
+            {"level": "upper(current_setting('transaction_isolation'))"},
+        ),
+        hold_rows=_hold_rows(tables, question.revision),
+        of=_tag(question, number),
+        before="before" if number == 2 else "filled",
+        timeout=f"'{_timeout():g}s'",
     )
 
 
@@ -125,50 +120,38 @@ def _planted(revision: str) -> str:
     refused = sql.refusal(message, {"found": "planted"})
     if force_reason() is not None:
         refused = f"RAISE WARNING '%', {sql.filled(message, {'found': 'planted'})};"
-    return f"""  BEGIN
-{_world()}
-    SELECT * INTO planted FROM ({FIND_PLANTED.strip()}) AS found (names);
-    RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}';
-  EXCEPTION WHEN SQLSTATE '{END_OF_READING}' THEN NULL;
-  END;
-  IF planted IS NOT NULL THEN
-    {refused}
-  END IF;"""
+    return filled("planted", world=_world(), query=FIND_PLANTED.strip(), refused=refused)
+
+
+def _timeout() -> float:
+    return timeout_of(op.get_context().config)
 
 
 def _after_first_pass(question: Question, tables: Tables) -> str:
-    names = sql.literals(sql.name(table) for table in tables.names)
-    held = (
-        "SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted "
-        "AND mode = 'AccessExclusiveLock' AND relation = to_regclass(wanted)"
+    return filled(
+        "after_first_pass",
+        passed=_passed(question),
+        tables=_names(tables),
+        broken_off=sql.refusal(BROKEN_OFF),
     )
-    return f"""  IF nullif(current_setting('{LOOK}', true), '')::jsonb ->> 'of'
-      IS DISTINCT FROM {sql.literal(_passed(question))}
-      OR EXISTS (SELECT FROM unnest(ARRAY[{names}]) AS wanted
-                 WHERE to_regclass(wanted) IS NOT NULL AND NOT EXISTS ({held})) THEN
-    {sql.refusal(BROKEN_OFF)}
-  END IF;
-  before := (current_setting('{LOOK}')::jsonb ->> 'filled')::boolean;
-"""
 
 
-def _rows(tables: Tables, revision: str) -> str:
+def _hold_rows(tables: Tables, revision: str) -> str:
     if not tables.names:
         return "  filled := true;"
-    message = ABSENT.replace("{revision}", revision)
-    refuse = (
-        f"    IF to_regclass(t) IS NULL THEN\n      {sql.refusal(message, {'table': 't'})}\n    END IF;\n"
+    absent = sql.refusal(ABSENT.replace("{revision}", revision), {"table": "t"})
+    return filled(
+        "hold_rows",
+        world=_world(),
+        tables=_names(tables),
+        refuse_absent=""
+        if tables.may_be_gone
+        else f"    IF to_regclass(t) IS NULL THEN\n      {absent}\n    END IF;",
     )
-    return f"""  BEGIN
-{_world()}
-    FOREACH t IN ARRAY ARRAY[{sql.literals(sql.name(table) for table in tables.names)}] LOOP
-{"" if tables.may_be_gone else refuse}      IF to_regclass(t) IS NOT NULL AND NOT filled THEN
-        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', to_regclass(t)) INTO filled;
-      END IF;
-    END LOOP;
-    RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}';
-  EXCEPTION WHEN SQLSTATE '{END_OF_READING}' THEN NULL;
-  END;"""
+
+
+def _names(tables: Tables) -> str:
+    return sql.literals(sql.name(table) for table in tables.names)
 
 
 def _world() -> str:
@@ -179,16 +162,11 @@ def _files(question: Question, asked: Asked) -> str:
     """Tell a check on rehearsals the files from which this script was written."""
     if not reads_rehearsals(asked):
         return ""
-    return f"\n    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.position.paths))}, true);"
-
-
-def _trusted(check: Check) -> str:
-    """Let a check that reads the ledger err where something of that belongs to a stranger."""
-    refused = refuse_strangers_before(check.sql)
-    return f"\n{refused}" if refused else ""
+    return f"    PERFORM pg_catalog.set_config('{SETTING}', {sql.literal(files_as_json(question.position.paths))}, true);"
 
 
 def _check(question: Question, asked: Asked, number: int, *, always: bool) -> None:
+    """Write the block of one check; a sign-off is a check on the ledger."""
     check = asked.check
     if not isinstance(check, Check):
         check = signoff_check(check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
@@ -196,53 +174,47 @@ def _check(question: Question, asked: Asked, number: int, *, always: bool) -> No
         raise MigrationError(
             f"{asked.source}: an EXPLAIN cannot stand in a script: give {check.id} `level: warn`, or another query"
         )
-    compared = [each for each in check.require.comparisons if each.column != ROWS]
-    columns = " AND ".join(_comparison(each) for each in compared) or "true"
-    query = (
-        f"WITH q AS MATERIALIZED (\n{check.sql}\n) "
-        f"SELECT count(*), coalesce(bool_and({columns}), false), (SELECT to_jsonb(q) FROM q LIMIT 1) FROM q"
-    )
-    holds = [f"n {_side(each)}" for each in check.require.comparisons if each.column == ROWS]
-    holds += ["n = 1 AND held"] if compared else []
     applies = "(look ->> 'filled')::boolean"
     if not always:  # rows that came after the first look were never judged
         applies += " AND NOT (look ->> 'before')::boolean"
-    values = sql.literals((check.id, check.require.text, asked.source))
     observed = "coalesce(seen::text, n || ' rows')"
     if check.require.counts_rows:
         observed = "n || ' rows' || coalesce(', the first ' || seen::text, '')"
-    sql.do(
-        f"""  IF look ->> 'of' IS DISTINCT FROM {sql.literal(_tag(question, number))} THEN
-    {sql.refusal(BROKEN_OFF)}
-  END IF;
-  IF NOT ({applies}) THEN RETURN; END IF;
-  BEGIN
-{_world()}{_files(question, asked)}{_trusted(check)}
-    EXECUTE {sql.dollar(query, "check")} INTO n, held, seen;
-    RAISE EXCEPTION USING ERRCODE = '{END_OF_READING}';
-  EXCEPTION
-    WHEN SQLSTATE '{END_OF_READING}' THEN
-      outcome := CASE WHEN {" AND ".join(holds)} THEN 'passed' ELSE 'failed' END;
-      said := format('observed %4$s, required %2$s (%3$s)', {values}, left({observed}, 300));
-    WHEN query_canceled THEN
-      said := format('cancelled, or took longer than {DEFAULT_TIMEOUT_S:g} s (%3$s)', {values});
-    WHEN OTHERS THEN
-      said := format('%4$s (%3$s)', {values}, SQLERRM);
-  END;
-  PERFORM set_config('{LOOK}', jsonb_set(look, '{{results}}', (look -> 'results') || jsonb_build_object(
-    'check_id', {sql.literal(check.id)}, 'outcome', outcome, 'level', 'block',
-    'required', {sql.literal(check.require.text)}, 'observed', coalesce(seen, jsonb_build_object('rows', n)),
-    'message', said, 'duration_ms', round(extract(epoch FROM clock_timestamp() - began)::numeric * 1000, 1)))::text, true);""",
-        f"""  look jsonb := nullif(current_setting('{LOOK}', true), '')::jsonb;
-  began timestamptz := clock_timestamp();
-  n bigint;
-  held boolean;
-  seen jsonb;
-  outcome text := 'errored';
-  stranger record;
-  said text;""",
+    write_block(
+        "check",
         why=f"{check.id}: {check.require.text}",
+        of=_tag(question, number),
+        broken_off=sql.refusal(BROKEN_OFF),
+        applies=applies,
+        world=_world(),
+        files=_files(question, asked),
+        trusted=refuse_strangers_before(check.sql),
+        query=sql.dollar(_query(check), "check"),
+        holds=_criterion(check),
+        values=sql.literals((check.id, check.require.text, asked.source)),
+        observed=observed,
+        seconds=f"{_timeout():g}",
+        id=sql.literal(check.id),
+        required=sql.literal(check.require.text),
     )
+
+
+def _query(check: Check) -> str:
+    """Write the query that says how many rows the check has, whether its columns hold, and its first row."""
+    compared = [_comparison(each) for each in check.require.comparisons if each.column != ROWS]
+    return (
+        f"WITH q AS MATERIALIZED (\n{check.sql}\n) "
+        f"SELECT count(*), coalesce(bool_and({' AND '.join(compared) or 'true'}), false), "
+        "(SELECT to_jsonb(q) FROM q LIMIT 1) FROM q"
+    )
+
+
+def _criterion(check: Check) -> str:
+    """Write the condition that the check holds, over what its query has said."""
+    comparisons = check.require.comparisons
+    holds = [f"n {_side(each)}" for each in comparisons if each.column == ROWS]
+    holds += ["n = 1 AND held"] if any(each.column != ROWS for each in comparisons) else []
+    return " AND ".join(holds)
 
 
 def _judge(question: Question, ids: Sequence[str], again: set[str], number: int) -> None:
@@ -259,33 +231,24 @@ def _judge(question: Question, ids: Sequence[str], again: set[str], number: int)
     closed = sql.refusal(message, {"found": "found"})
     if reason is not None:
         closed = f"RAISE WARNING 'the gate {question.name} is closed, and forced: %', {sql.literal(reason)};"
-    sql.do(
-        f"""  IF look ->> 'of' IS DISTINCT FROM {sql.literal(_tag(question, number))} THEN
-    {sql.refusal(BROKEN_OFF)}
-  END IF;
-  PERFORM set_config('statement_timeout', current_setting('{TIMEOUT}'), true);
-  IF (look ->> 'filled')::boolean THEN
-    IF ARRAY(SELECT r ->> 'check_id' FROM jsonb_array_elements(look -> 'results') r) <> {wanted} THEN
-      {sql.refusal(BROKEN_OFF)}
-    END IF;
-    SELECT string_agg(format(E'\\n  %s: %s', r ->> 'check_id', {SAFE}), '') INTO found
-      FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
-    IF found IS NOT NULL THEN
-      {closed}
-    END IF;
-{_recorded(question, reason, number)}  END IF;
-{_passed_on(question, number)}""",
-        f"  look jsonb := nullif(current_setting('{LOOK}', true), '')::jsonb;\n  found text;",
+    write_block(
+        "judge",
         why=f"the gate {question.name}: open or closed",
+        of=_tag(question, number),
+        broken_off=sql.refusal(BROKEN_OFF),
+        obeyed=sql.literal(f"[{OBEYED}]"),
+        wanted=wanted,
+        closed=closed,
+        recorded=_recorded(question, reason, number),
+        passed_on=_passed_on(question, number),
     )
 
 
 def _passed_on(question: Question, number: int) -> str:
     """Tell the second pass that the first one was passed; after the second, leave the mark."""
     if number == 2:
-        return f"  PERFORM {setting(question.revision)};"
-    passed = f"look || jsonb_build_object('of', {sql.literal(_passed(question))})"
-    return f"  PERFORM set_config('{LOOK}', ({passed})::text, true);"
+        return setting(question.revision)
+    return f"set_config('{LOOK}', (look || jsonb_build_object('of', {_passed(question)}))::text, true)"
 
 
 def _recorded(question: Question, reason: str | None, number: int) -> str:
@@ -304,10 +267,7 @@ def _recorded(question: Question, reason: str | None, number: int) -> str:
         },
         results="look -> 'results'",
     )
-    return f"""    IF {forced} OR {whole} THEN
-{insert}
-    END IF;
-"""
+    return f"    IF {forced} OR {whole} THEN\n{insert}\n    END IF;"
 
 
 def _comparison(comparison: Comparison) -> str:
