@@ -12,6 +12,9 @@ from bed import Database
 from faults.world import World
 
 Rows = Mapping[str, Sequence[Hashable]]
+INVALID = (
+    "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT (indisvalid AND indisready AND indislive)"
+)
 # What a complaint can be about, as the figures count it.
 KINDS = ("lost", "doubled", "different", "unfinished", "too few hits", "tracebacks")
 
@@ -68,8 +71,10 @@ class Undisturbed:
 
 
 def schema_of(case: Case) -> str | None:
-    """Dump the schema that is compared, where one is."""
-    return dump(case.schema) if case.schema is not None else None
+    """Dump the schema that is compared, where one is; with the invalid indexes, which pg_dump leaves out."""
+    if case.schema is None:
+        return None
+    return "\n".join([dump(case.schema), *(str(name) for (name,) in case.schema.rows(INVALID))])
 
 
 def differences(wanted: Rows, found: Rows) -> list[Complaint]:

@@ -111,7 +111,7 @@ def strike(world: World, subject: Subject, fault: str, fraction: float) -> Strik
         told = _finish(case, printed)
     told += compare(case, reference) + case.complaints(Struck(fault, "\n".join(printed)))
     told += [Complaint("tracebacks", each[-800:]) for each in printed if "Traceback" in each]
-    _drop(world, case)
+    drop(world, case)
     return Strike(hit, tuple(told))
 
 
@@ -167,10 +167,11 @@ def _run_alone(world: World, subject: Subject) -> Undisturbed:
     reference = Undisturbed(end - start, end - connected, case.look(), schema_of(case))
     wrong = differences(case.wanted, reference.rows) + case.complaints(Struck("none", done.stderr))
     assert not wrong, wrong
-    _drop(world, case)
+    drop(world, case)
     return reference
 
 
-def _drop(world: World, case: Case) -> None:
+def drop(world: World, case: Case) -> None:
+    """Drop the databases of a case."""
     for database in case.databases:
         world.postgres.drop(database)
