@@ -83,6 +83,36 @@ def test_a_table_with_children_is_refused(contract: Project, what: str) -> None:
     assert contents(contract.database) == before
 
 
+@pytest.mark.parametrize(
+    ("late", "name"),
+    [
+        ("CREATE TABLE orders_of_2020 (PRIMARY KEY (id)) INHERITS (orders)", "orders_of_2020"),
+        ("ALTER TABLE orders ADD long int GENERATED ALWAYS AS (length(old)) STORED", "long"),
+        ("CREATE VIEW old_orders AS SELECT old FROM orders", "old_orders"),
+    ],
+)
+def test_what_comes_while_the_values_are_copied_is_refused_under_the_lock(
+    contract: Project, late: str, name: str
+) -> None:
+    takes_old(contract, "text", "'a'")
+    with (
+        uncommitted(contract.database, "LOCK TABLE orders IN ACCESS SHARE MODE") as writer,
+        contract.running("-m", "alembic", "upgrade", "head") as process,
+    ):
+        wait_until(
+            lambda: process.poll() is not None or waits_for_lock(contract.database, "orders"),
+            "it waits for the last lock",
+        )
+        writer.exec_driver_sql(late)
+        writer.commit()
+        _, err = process.communicate(timeout=attacked.PATIENCE_S)
+    assert process.returncode != 0
+    assert "Traceback" not in err, err
+    assert name in err
+    assert "then run the same again" in err
+    assert contract.database.rows("SELECT id, old FROM orders") == [(1, "a")]
+
+
 def test_a_foreign_key_that_is_not_enforced_comes_back_so(contract: Project) -> None:
     if int(str(contract.database.value("SHOW server_version_num"))) < 180000:
         pytest.skip("PostgreSQL before 18 has no NOT ENFORCED foreign keys")

@@ -24,6 +24,12 @@ BEGIN
                    WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
                    ORDER BY attnum);
   IF columns = '{}' THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE aside = the_copy AND to_regclass(the_copy) IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%2$s holds what this contract archived in an earlier run, and %1$s has %3$s again: go back first (alembic '
+      'downgrade), or rename that table and delete its row from pipestate_archive.manifest, then run the same again',
+      the_table, the_copy, array_to_string(columns, ', '));
+  END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                  JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
