@@ -141,6 +141,47 @@ def test_a_table_that_has_none_of_the_archived_rows_is_refused(contract: Project
     assert kept(contract) == [(1, "a"), (2, "b")]
 
 
+def test_a_namesake_in_another_schema_takes_nothing(contract: Project) -> None:
+    """Of two schemas with the same tables and keys, each on the search_path of one run."""
+    takes_old(contract, "text", "'a'", "'b'")
+    before = went(contract)
+    name = contract.database.url.database
+    contract.database.run(
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.orders AS SELECT * FROM orders",
+        "ALTER TABLE other.orders ADD PRIMARY KEY (id)",
+        f"ALTER DATABASE {name} SET search_path = other, public",
+    )
+    assert_refused(contract, "is from the schema public")
+    contract.database.run(f"ALTER DATABASE {name} RESET search_path")
+    assert_back(contract, before)
+
+
+@pytest.mark.parametrize("what", ["tables", "columns"])
+def test_a_schema_for_each_tenant_and_one_archive(contract: Project, what: str) -> None:
+    """The second tenant is told whose archive stands in the way, and neither moves what is the other's."""
+    takes_old(contract, "text", "'a'")
+    if what == "tables":
+        contract.edit(CONTRACT, ("TABLES = []", 'TABLES = ["orders"]'), ('{"orders": ["old"]}', "{}"))
+    database, name = contract.database, contract.database.url.database
+    database.run(
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.orders (id int PRIMARY KEY, name text, old text)",
+        "INSERT INTO other.orders VALUES (1, 'order 1', 'other')",
+        "CREATE TABLE other.alembic_version AS SELECT * FROM alembic_version",
+    )
+    before = went(contract)
+    database.run(f"ALTER DATABASE {name} SET search_path = other")
+    up = contract.alembic("upgrade", "head")
+    assert up.returncode != 0
+    assert "exists already, archived from the schema public" in up.stderr
+    assert database.rows("SELECT old FROM other.orders") == [("other",)]
+    database.run("UPDATE other.alembic_version SET version_num = 'b2'")
+    assert "is from the schema public" in back(contract).stderr
+    database.run(f"ALTER DATABASE {name} RESET search_path")
+    assert_back(contract, before)
+
+
 def test_rows_that_went_since_are_counted_in_a_warning(contract: Project) -> None:
     takes_old(contract, "text", "'a'", "'b'", "'c'")
     before = went(contract)

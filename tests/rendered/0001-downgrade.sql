@@ -310,7 +310,9 @@ BEGIN
 IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
@@ -622,7 +624,9 @@ BEGIN
 IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
@@ -934,7 +938,9 @@ BEGIN
 IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
@@ -1246,7 +1252,9 @@ BEGIN
 IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname

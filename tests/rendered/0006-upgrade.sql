@@ -875,6 +875,9 @@ DECLARE
   names text;
 BEGIN
 IF to_regclass(the_table) IS NULL OR to_regclass(the_source) IS NULL THEN RETURN; END IF;
+  -- That of a table which is in the archive is not replaced: archive_table refuses this one.
+  IF EXISTS (SELECT FROM pipestate_archive.manifest
+             WHERE definition ->> 'baseline' = the_baseline AND to_regclass(aside) IS NOT NULL) THEN RETURN; END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                  JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum
@@ -2577,7 +2580,9 @@ BEGIN
 IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname

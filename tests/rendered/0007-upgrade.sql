@@ -950,9 +950,8 @@ PERFORM set_config('pipestate.work', '', false);
   IF columns = '{}' THEN RETURN; END IF;
   IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE aside = the_copy AND to_regclass(the_copy) IS NOT NULL) THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%2$s holds what this contract archived in an earlier run, and %1$s has %3$s again: go back first (alembic '
-      'downgrade), or rename that table and delete its row from pipestate_archive.manifest, then run the same again',
-      the_table, the_copy, array_to_string(columns, ', '));
+      '%s exists already, archived from the schema %s: bring that back (alembic downgrade) or end it with pipestate purge, '
+      'then run the same again', the_copy, (SELECT origin FROM pipestate_archive.manifest WHERE aside = the_copy));
   END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
