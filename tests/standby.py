@@ -1,4 +1,4 @@
-"""A hot standby of an embedded server: the wheel has all that it takes."""
+"""A hot standby of an embedded server, and one that is started anew: the wheel has all that it takes."""
 
 import os
 import pwd
@@ -55,6 +55,14 @@ def replicated(*statements: str) -> Iterator[tuple[Database, Database]]:
         primary.run(*statements)
         with standby_of(admin) as standby:
             yield primary, Database(standby.set(database="civic"))
+
+
+def restart(server: URL) -> None:
+    """Stop an embedded server and start it again: some settings are read only then."""
+    data = Path(str(server.query["host"]))
+    owner = data.stat().st_uid if os.getuid() == 0 else None
+    command = [_binary("pg_ctl"), "-D", str(data), "-m", "fast", "-w", "-l", str(data / "log"), "restart"]
+    subprocess.run(command, user=owner, check=True, env=_environment(owner), stdout=subprocess.DEVNULL)
 
 
 def catch_up(primary: Database, standby: Database) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attacks import attacked
-from attacks.contracts import takes_old, there_and_back
+from attacks.contracts import limited, takes_old, there_and_back
 from attacks.project import Project
 from attacks.worlds import TABLES
 from bed import Postgres
@@ -34,6 +34,14 @@ def test_what_hangs_on_a_column_comes_back_with_it(contract: Project, statements
     takes_old(contract, "text", "'a'", "'b'")
     contract.database.run(*statements.split("; "))
     there_and_back(contract)
+
+
+def test_what_does_not_come_back_is_in_the_limits(contract: Project) -> None:
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run(
+        "CREATE INDEX by_old ON orders (lower(old))", "ALTER INDEX by_old ALTER COLUMN 1 SET STATISTICS 50"
+    )
+    there_and_back(contract, limited("Statistics targets of an index's own columns"))
 
 
 def test_the_name_of_a_not_null_constraint_comes_back(contract: Project) -> None:

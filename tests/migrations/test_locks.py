@@ -18,14 +18,16 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from alembics import ROOT, Chain, config_for
-from bed import ADVISORY_LOCKS_HERE, Database
+from bed import ADVISORY_LOCKS_HERE, Database, memory
 from pipestate.db import reachable
 from pipestate.ddl import lock_tables
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.postgresql import waiting
+from pipestate.embedded import embedded_server
 from pipestate.errors import PipestateError
 from pipestate.interrupt import listen
 from programs import started
+from standby import restart
 from through import connected
 
 
@@ -44,6 +46,43 @@ def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Cha
     message = str(caught.value)
     assert f"pid {pid}" in message
     assert "the long report" in message
+
+
+def test_another_roles_session_that_holds_it_is_said_to_be_one(pg: Database) -> None:
+    """What it runs is not shown to who may not see it: not even its name."""
+    role = f"{pg.url.database}_plain"
+    pg.run(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'x'", "CREATE TABLE t (id int)", f"ALTER TABLE t OWNER TO {role}"
+    )
+    plain = Database(pg.url.set(username=role, password="x"))
+    try:
+        with pg.begin() as holder, plain.begin() as waiter:
+            pid = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+            holder.exec_driver_sql("SELECT count(*) FROM t")
+            with in_a_revision(waiter), pytest.raises(MigrationError) as caught:
+                lock_tables("t", patience_s=0.3)
+    finally:
+        plain.leave()
+        pg.run("DROP TABLE t", f"DROP ROLE {role}")
+    assert (
+        f"pid {pid}, a session of {pg.url.username}, holds it (what it runs is not shown to {role})"
+        in str(caught.value)
+    )
+
+
+def test_a_prepared_transaction_that_holds_it_is_named() -> None:
+    """It has no session, and so no pid: nobody would find it."""
+    with embedded_server(within=memory()) as url:
+        database = Database(url, keeps_session=False)
+        with sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT").connect() as setting:
+            setting.exec_driver_sql("ALTER SYSTEM SET max_prepared_transactions = 2")
+        restart(url)
+        database.run("CREATE TABLE t (id int)")
+        database.run("LOCK TABLE t IN ACCESS SHARE MODE", "PREPARE TRANSACTION 'it''s forgotten'")
+        with database.begin() as waiter, in_a_revision(waiter), pytest.raises(MigrationError) as caught:
+            lock_tables("t", patience_s=0.3)
+    assert "the prepared transaction 'it''s forgotten' of postgres holds it, since " in str(caught.value)
+    assert "ROLLBACK PREPARED" in str(caught.value)
 
 
 @pytest.fixture

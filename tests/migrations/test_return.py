@@ -1,14 +1,17 @@
 """Columns on their way back: nothing that reads the table happens under the lock, and a kill anywhere is made up for."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from attacks.sessions import wait_until
 from bed import Database
 from contracted import Contracted, lay_out
-from pipestate.ddl import sql
-from pipestate.ddl.postgresql import columns_return
+from pipestate.ddl import MigrationError, sql
+from pipestate.ddl.postgresql import archive, columns_return
+from pipestate.ddl.postgresql.batches import run_batches
 from pipestate.ddl.postgresql.block import run_block
 
 TABLE = (
@@ -115,21 +118,28 @@ class Killed(BaseException):
     """In the place of SIGKILL: what was committed stays, nothing else."""
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_ended_after_any_step_it_is_finished_by_a_rerun(
-    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    project = contracted(tmp_path, pg, *HANGING, derived={"t": {"x": "s.id"}})
+def killed_after(step: str, project: Contracted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go back, and end after that step."""
 
     def end_after(name: str, *arguments: Any, **more: Any) -> None:
         run_block(name, *arguments, **more)
         if name == step:
             raise Killed
 
-    monkeypatch.setattr(columns_return, "run_block", end_after)
+    for module in (archive, columns_return):
+        monkeypatch.setattr(module, "run_block", end_after)
     with pytest.raises(Killed):
         project.downgrade()
     monkeypatch.undo()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_ended_after_any_step_it_is_finished_by_a_rerun(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    project = contracted(tmp_path, pg, *HANGING, derived={"t": {"x": "s.id"}})
+
+    killed_after(step, project, monkeypatch)
     if step in (
         "return_columns",
         "settle_columns",
@@ -146,3 +156,117 @@ def test_ended_after_any_step_it_is_finished_by_a_rerun(
     )
     assert pg.value("SELECT count(*) FROM pg_index WHERE indrelid = 't'::regclass AND indisvalid") == 3
     assert pg.rows("SELECT to_regclass('pipestate_archive.t_columns_b2')") == [(None,)]
+
+
+@pytest.mark.parametrize("step", ["settle_columns", "validate_columns"])
+def test_a_column_that_went_again_after_a_kill_comes_back_with_its_values(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The copy says that they are back. They were."""
+    project = contracted(tmp_path, pg, *HANGING)
+    killed_after(step, project, monkeypatch)
+    pg.run("ALTER TABLE t DROP COLUMN x")
+    project.downgrade()
+    assert pg.rows("SELECT id, x FROM t ORDER BY 1") == [(id, id) for id in range(1, 6)]
+    assert {("c", True), ("u", True), ("f", True)} <= set(pg.rows(VALIDATED))
+
+
+@pytest.mark.parametrize("step", ["settle_columns", "validate_columns"])
+def test_a_column_that_somebody_made_anew_after_a_kill_is_not_taken_for_the_one_that_was_filled(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    project = contracted(tmp_path, pg, *HANGING)
+    killed_after(step, project, monkeypatch)
+    pg.run("ALTER TABLE t DROP COLUMN x", "ALTER TABLE t ADD x int NOT NULL DEFAULT 3")
+    with pytest.raises(MigrationError, match="stands in x, which somebody has added again, in 4 rows"):
+        project.downgrade()
+    assert pg.value("SELECT sum(x) FROM pipestate_archive.t_columns_b2") == 15
+    pg.run("ALTER TABLE t DROP COLUMN x")
+    project.downgrade()
+    assert pg.rows("SELECT id, x FROM t ORDER BY 1") == [(id, id) for id in range(1, 6)]
+
+
+def test_who_writes_one_column_before_its_row_is_filled_does_not_lose_the_other(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pg.run("CREATE TABLE t (id int PRIMARY KEY, x int, y int)", "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)")
+    project = lay_out(tmp_path, pg, columns={"t": ["x", "y"]})
+    project.upgrade()
+    fill = run_batches
+
+    def written_before(*arguments: Any, **more: Any) -> None:
+        with sql.autocommit():
+            pg.run("UPDATE t SET x = 77 WHERE id = 2")
+        fill(*arguments, **more)
+
+    monkeypatch.setattr(columns_return, "run_batches", written_before)
+    project.downgrade()
+    assert pg.rows("SELECT id, x, y FROM t ORDER BY 1") == [(1, 1, 1), (2, 77, 2)]
+
+
+def test_a_table_that_is_back_when_the_run_is_killed_is_known_by_the_next_one(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pg.run(*TABLE, "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (x) REFERENCES t")
+    project = lay_out(tmp_path, pg, tables=["t"])
+    project.upgrade()
+
+    killed_after("validate_keys", project, monkeypatch)
+    assert pg.rows("SELECT version_num FROM alembic_version") == [("b2",)]
+    assert pg.value("SELECT count(*) FROM t") == 5
+    project.downgrade()
+    assert pg.rows(VALIDATED) == [("f", True)]
+    assert pg.rows("SELECT count(*) FROM pipestate_archive.manifest") == [(0,)]
+
+
+ON_SQLITE = {
+    "it has the column again": ("ALTER TABLE t ADD COLUMN x INTEGER DEFAULT 7", "t has x again"),
+    "it is gone": ("ALTER TABLE t RENAME TO u", "t does not exist"),
+    "it has other rows": ("UPDATE t SET id = id + 1000", "none of the rows"),
+}
+
+
+@pytest.mark.parametrize("change", ON_SQLITE)
+def test_on_sqlite_a_table_that_is_another_one_by_now_takes_nothing(
+    sqlite_database: Database, tmp_path: Path, change: str
+) -> None:
+    statement, said = ON_SQLITE[change]
+    sqlite_database.run(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER)", "INSERT INTO t VALUES (1, 1), (2, 2)"
+    )
+    project = lay_out(tmp_path, sqlite_database, columns={"t": ["x"]})
+    project.upgrade()
+    sqlite_database.run(statement)
+    with pytest.raises(MigrationError, match=said):
+        project.downgrade()
+    assert sqlite_database.rows("SELECT id, x FROM pipestate_archive_t_columns_b2") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("columns", [["x"], ["x", "y"]])
+def test_who_writes_while_its_batch_waits_for_the_row_loses_nothing(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]
+) -> None:
+    """The batch has seen the row empty, and waits for the writer who has it."""
+    pg.run("CREATE TABLE t (id int PRIMARY KEY, x int, y int)", "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)")
+    project = lay_out(tmp_path, pg, columns={"t": columns})
+    project.upgrade()
+
+    def written_meanwhile(*arguments: Any, **more: Any) -> None:
+        with sql.autocommit():
+            writer = pg.engine.connect()
+            writer.exec_driver_sql("UPDATE t SET x = 77 WHERE id = 2")
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+
+        def commit() -> None:
+            wait_until(lambda: pg.value(waits) == 1, "the batch waits for the row")
+            writer.commit()
+            writer.close()
+
+        with ThreadPoolExecutor(1) as pool:
+            committed = pool.submit(commit)
+            run_batches(*arguments, **more)
+            committed.result()
+
+    monkeypatch.setattr(columns_return, "run_batches", written_meanwhile)
+    project.downgrade()
+    assert pg.rows("SELECT id, x, y FROM t ORDER BY 1") == [(1, 1, 1), (2, 77, 2)]

@@ -169,11 +169,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.jobs') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'jobs') AS wanted (t));
     END;
@@ -228,6 +237,9 @@ IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') I
   END LOOP;
   IF forget THEN
     DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  ELSE  -- should this run be killed, the next one knows that the table is not somebody else's
+    UPDATE pipestate_archive.manifest SET definition = definition || '{"back": true}'
+     WHERE kind = 'table' AND name = the_name;
   END IF;
   IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
     EXECUTE remember;
@@ -274,11 +286,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs')) AS wanted (t));
     END;
@@ -318,11 +339,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.job_results') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'job_results') AS wanted (t));
     END;
@@ -377,6 +407,9 @@ IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') I
   END LOOP;
   IF forget THEN
     DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  ELSE  -- should this run be killed, the next one knows that the table is not somebody else's
+    UPDATE pipestate_archive.manifest SET definition = definition || '{"back": true}'
+     WHERE kind = 'table' AND name = the_name;
   END IF;
   IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
     EXECUTE remember;
@@ -437,11 +470,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.worker_heartbeats') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'worker_heartbeats') AS wanted (t));
     END;
@@ -496,6 +538,9 @@ IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') I
   END LOOP;
   IF forget THEN
     DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  ELSE  -- should this run be killed, the next one knows that the table is not somebody else's
+    UPDATE pipestate_archive.manifest SET definition = definition || '{"back": true}'
+     WHERE kind = 'table' AND name = the_name;
   END IF;
   IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
     EXECUTE remember;
@@ -547,11 +592,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.queue_history') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'queue_history') AS wanted (t));
     END;
@@ -606,6 +660,9 @@ IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') I
   END LOOP;
   IF forget THEN
     DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  ELSE  -- should this run be killed, the next one knows that the table is not somebody else's
+    UPDATE pipestate_archive.manifest SET definition = definition || '{"back": true}'
+     WHERE kind = 'table' AND name = the_name;
   END IF;
   IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
     EXECUTE remember;
@@ -696,11 +753,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -755,11 +821,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -920,11 +995,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -995,11 +1079,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -1080,11 +1173,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results'), ('jobs')) AS wanted (t));
     END;
@@ -1171,11 +1273,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -1314,11 +1425,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -1435,11 +1555,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -1556,11 +1685,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('job_results')) AS wanted (t));
     END;
@@ -1677,11 +1815,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
     END;
@@ -1798,11 +1945,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
     END;
@@ -1919,11 +2075,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('queue_history')) AS wanted (t));
     END;
@@ -2040,11 +2205,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs')) AS wanted (t));
     END;

@@ -64,11 +64,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
@@ -112,22 +121,45 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.site_progress';
   force_record CONSTANT text := NULL;
   known boolean;
+  held boolean;
+  from_schema text;
+  fault text := 'the archive of %s is gone (purged?)';
 BEGIN
 IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
-    -- a table is in the archive, or back already in a run that was killed
+    -- a table is in the archive, or was brought back by a run that was killed then
     SELECT definition ? 'absent' OR to_regclass(the_aside) IS NOT NULL
-           OR the_kind = 'table' AND to_regclass(the_table) IS NOT NULL INTO known
+           OR definition ? 'back' AND to_regclass(the_table) IS NOT NULL,
+           (definition ->> 'held')::boolean AND to_regclass(the_aside) IS NOT NULL, origin
+      INTO known, held, from_schema
       FROM pipestate_archive.manifest WHERE kind = the_kind AND name = the_name AND revision = the_revision;
+  END IF;
+  IF the_kind = 'columns' AND to_regclass(the_aside) IS NOT NULL AND to_regclass(the_table) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s does not exist under that name, so nothing takes %s back, which stay in %s: rename it, or move it back into '
+      'its schema, then run the same again', the_table, the_what, the_aside);
+  END IF;
+  IF to_regclass(the_aside) IS NOT NULL AND (
+      the_kind = 'columns' AND (SELECT to_regclass(format('%s.%I', from_schema, relname)) <> oid
+                                  FROM pg_class WHERE oid = to_regclass(the_table))
+      OR the_kind = 'table' AND the_name NOT LIKE '%.%' AND to_regnamespace(from_schema) <> ALL (
+           ARRAY(SELECT to_regnamespace(quote_ident(name)) FROM unnest(current_schemas(false)) AS name))) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'what is archived of %s is from the schema %s, and here that name means another table: set search_path, then '
+      'run the same again', the_name, from_schema);
+  END IF;
+  IF held THEN
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_aside) INTO known;
+    fault := 'every row in the archive of %s is gone (a dump without its data?)';
   END IF;
   IF known IS TRUE THEN RETURN; END IF;
   IF force_record IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive of %s is gone (purged?), so this downgrade cannot bring it back. To go on without it, with what '
+      fault || ', so this downgrade cannot bring it back. To go on without it, with what '
       'can be derived: alembic -x force=''reason'' downgrade ...', the_what);
   END IF;
   EXECUTE force_record;
   PERFORM set_config('pipestate.said', concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''),
-    format('the archive of %s is gone, and this was forced: what it held does not come back', the_what)), false);
+    format(fault || ', and this was forced: what it held does not come back', the_what)), false);
 END $pipestate$;
 
 -- site_progress: rows that changed since
@@ -506,11 +538,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipestate_archive.site_progress') UNION SELECT jsonb_array_elements_text(definition -> 'parents') FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress') AS wanted (t));
     END;
@@ -565,6 +606,9 @@ IF to_regclass(the_aside) IS NULL OR to_regclass('pipestate_archive.manifest') I
   END LOOP;
   IF forget THEN
     DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  ELSE  -- should this run be killed, the next one knows that the table is not somebody else's
+    UPDATE pipestate_archive.manifest SET definition = definition || '{"back": true}'
+     WHERE kind = 'table' AND name = the_name;
   END IF;
   IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
     EXECUTE remember;
@@ -590,7 +634,7 @@ END IF;
 IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
   SELECT origin, definition INTO entry FROM pipestate_archive.manifest
    WHERE kind = 'table' AND name = the_name
-   AND NOT definition ? 'absent';
+   AND definition ? 'back';
   IF NOT FOUND THEN RETURN; END IF;
   back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
   IF to_regclass(back) IS NULL THEN RETURN; END IF;

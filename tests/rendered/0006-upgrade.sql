@@ -989,6 +989,9 @@ DECLARE
   names text;
 BEGIN
 IF to_regclass(the_table) IS NULL OR to_regclass(the_source) IS NULL THEN RETURN; END IF;
+  -- That of a table which is in the archive is not replaced: archive_table refuses this one.
+  IF EXISTS (SELECT FROM pipestate_archive.manifest
+             WHERE definition ->> 'baseline' = the_baseline AND to_regclass(aside) IS NOT NULL) THEN RETURN; END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                  JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum
@@ -1830,11 +1833,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress')) AS wanted (t));
     END;
@@ -2869,11 +2881,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t));
     END;
@@ -2910,11 +2931,14 @@ DECLARE
   foreign_keys jsonb;
   parents jsonb;
   todo text;
+  held boolean;
 BEGIN
 IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
@@ -2931,9 +2955,10 @@ IF relation IS NULL OR NOT applies THEN RETURN; END IF;
          string_agg(format('DROP CONSTRAINT %I', conname), ', ')
     INTO foreign_keys, parents, todo
     FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
   INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
   SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
            'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
     FROM pg_class WHERE oid = relation
   ON CONFLICT (kind, name, revision) DO UPDATE

@@ -65,22 +65,45 @@ DECLARE
   the_aside CONSTANT text := 'pipestate_archive.sites_columns_0007';
   force_record CONSTANT text := NULL;
   known boolean;
+  held boolean;
+  from_schema text;
+  fault text := 'the archive of %s is gone (purged?)';
 BEGIN
 IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
-    -- a table is in the archive, or back already in a run that was killed
+    -- a table is in the archive, or was brought back by a run that was killed then
     SELECT definition ? 'absent' OR to_regclass(the_aside) IS NOT NULL
-           OR the_kind = 'table' AND to_regclass(the_table) IS NOT NULL INTO known
+           OR definition ? 'back' AND to_regclass(the_table) IS NOT NULL,
+           (definition ->> 'held')::boolean AND to_regclass(the_aside) IS NOT NULL, origin
+      INTO known, held, from_schema
       FROM pipestate_archive.manifest WHERE kind = the_kind AND name = the_name AND revision = the_revision;
+  END IF;
+  IF the_kind = 'columns' AND to_regclass(the_aside) IS NOT NULL AND to_regclass(the_table) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s does not exist under that name, so nothing takes %s back, which stay in %s: rename it, or move it back into '
+      'its schema, then run the same again', the_table, the_what, the_aside);
+  END IF;
+  IF to_regclass(the_aside) IS NOT NULL AND (
+      the_kind = 'columns' AND (SELECT to_regclass(format('%s.%I', from_schema, relname)) <> oid
+                                  FROM pg_class WHERE oid = to_regclass(the_table))
+      OR the_kind = 'table' AND the_name NOT LIKE '%.%' AND to_regnamespace(from_schema) <> ALL (
+           ARRAY(SELECT to_regnamespace(quote_ident(name)) FROM unnest(current_schemas(false)) AS name))) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'what is archived of %s is from the schema %s, and here that name means another table: set search_path, then '
+      'run the same again', the_name, from_schema);
+  END IF;
+  IF held THEN
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_aside) INTO known;
+    fault := 'every row in the archive of %s is gone (a dump without its data?)';
   END IF;
   IF known IS TRUE THEN RETURN; END IF;
   IF force_record IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive of %s is gone (purged?), so this downgrade cannot bring it back. To go on without it, with what '
+      fault || ', so this downgrade cannot bring it back. To go on without it, with what '
       'can be derived: alembic -x force=''reason'' downgrade ...', the_what);
   END IF;
   EXECUTE force_record;
   PERFORM set_config('pipestate.said', concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''),
-    format('the archive of %s is gone, and this was forced: what it held does not come back', the_what)), false);
+    format(fault || ', and this was forced: what it held does not come back', the_what)), false);
 END $pipestate$;
 
 DO $pipestate$
@@ -130,11 +153,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
@@ -174,13 +206,18 @@ DECLARE
     'last_extracted', $sql$CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE a.last_extracted END$sql$);
   relation regclass := to_regclass(the_table);
   copy regclass := to_regclass(the_copy);
+  path text := current_setting('search_path');
+  entry jsonb;
   wanted jsonb;
-  added text[];
+  columns text[];
+  unfit text[];
+  missing text[];
+  there jsonb;  -- the columns that are there: the table and the number of each
   todo text;
   key text[];
   file oid;
   keys text;
-  untouched text;
+  empty text;
   fresh text;
   changed text;
   expressions text;
@@ -188,20 +225,46 @@ DECLARE
 BEGIN
 PERFORM set_config('pipestate.work', '', false);
   IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  SELECT definition -> 'columns' INTO wanted FROM pipestate_archive.manifest
+  SELECT definition, definition -> 'columns' INTO entry, wanted FROM pipestate_archive.manifest
    WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
   IF wanted IS NULL THEN RETURN; END IF;
-  added := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(wanted) WITH ORDINALITY AS x (c, n) ORDER BY n);
+  columns := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(wanted) WITH ORDINALITY AS x (c, n) ORDER BY n);
+
+  PERFORM set_config('search_path', '', true);  -- types in full, as the manifest has them
+  unfit := ARRAY(
+    SELECT t.attname FROM jsonb_array_elements(wanted) AS x (c)
+      JOIN pg_attribute t ON t.attrelid = relation AND t.attname = c ->> 'name' AND NOT t.attisdropped
+      JOIN pg_attribute o ON o.attrelid = copy AND o.attname = t.attname AND NOT o.attisdropped
+     WHERE t.attgenerated <> '' OR ROW(t.atttypid, t.atttypmod) <> ROW(o.atttypid, o.atttypmod)
+       AND format_type(t.atttypid, t.atttypmod) <> regexp_replace(c ->> 'type', ' COLLATE .*', ''));
+  PERFORM set_config('search_path', path, true);
+  IF unfit <> '{}' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%1$s has %2$s again, of another type or computed, so the archived values in %3$s do not fit: '
+      'ALTER TABLE %1$s %4$s, or rename it, then run the same again', the_table, array_to_string(unfit, ', '), the_copy,
+      (SELECT string_agg(format('DROP COLUMN %I', name), ', ') FROM unnest(unfit) AS name));
+  END IF;
+
+  SELECT coalesce(jsonb_object_agg(attname, format('%s/%s', attrelid::oid, attnum)), '{}') INTO there
+    FROM pg_attribute WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped;
+  IF there <> entry -> 'returning' THEN
+    -- These are not the columns that an earlier run has filled: what it marked as back is not.
+    EXECUTE format('ALTER TABLE %s DROP COLUMN pipestate_returned, ADD COLUMN pipestate_returned boolean', copy);
+    FOR todo IN SELECT 'pipestate_not_null_' || (c ->> 'number') FROM jsonb_array_elements(wanted) AS x (c) LOOP
+      EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', relation, todo);
+    END LOOP;
+    entry := entry - 'filled';
+  END IF;
 
   file := (SELECT relfilenode FROM pg_class WHERE oid = relation);
-  SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n) INTO todo
-    FROM jsonb_array_elements(wanted) WITH ORDINALITY AS x (c, n)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute
-                     WHERE attrelid = relation AND attname = c ->> 'name' AND NOT attisdropped);
-  IF todo IS NOT NULL THEN
+  missing := ARRAY(SELECT unnest(columns) EXCEPT SELECT attname::text FROM pg_attribute
+                   WHERE attrelid = relation AND NOT attisdropped);
+  IF missing <> '{}' THEN
+    SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ' ORDER BY n) INTO todo
+      FROM jsonb_array_elements(wanted) WITH ORDINALITY AS x (c, n) WHERE c ->> 'name' = ANY (missing);
     EXECUTE format('ALTER TABLE %s %s', relation, todo);
     IF file <> (SELECT relfilenode FROM pg_class WHERE oid = relation)
-        OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attname = ANY (added) AND atthasmissing) THEN
+        OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attname = ANY (missing) AND atthasmissing) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
         'the columns of %s came back with values of their own, so the archived ones could not be told from them: '
         'nothing was changed', the_table);
@@ -210,26 +273,33 @@ PERFORM set_config('pipestate.work', '', false);
       FROM jsonb_array_elements(wanted) AS x (c)
       CROSS JOIN LATERAL (SELECT jsonb_array_elements_text(c -> 'settings')
                           UNION ALL SELECT 'SET DEFAULT ' || (c ->> 'default') WHERE c ->> 'default' IS NOT NULL)
-        AS s (setting);
+        AS s (setting) WHERE c ->> 'name' = ANY (missing);
     IF todo IS NOT NULL THEN EXECUTE format('ALTER TABLE %s %s', relation, todo); END IF;
   END IF;
+  SELECT coalesce(jsonb_object_agg(attname, format('%s/%s', attrelid::oid, attnum)), '{}') INTO there
+    FROM pg_attribute WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped;
+  entry := entry || jsonb_build_object('returning', there, 'added', coalesce(
+    (SELECT jsonb_object_agg(each.key, each.value) FROM jsonb_each(there) AS each
+      WHERE each.key = ANY (missing) OR entry -> 'added' -> each.key = each.value), '{}'));
+  UPDATE pipestate_archive.manifest SET definition = entry
+   WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
 
   -- In a run that was ended here, after the values were proven to be back: they are not to be touched again.
-  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = the_name
-             AND revision = the_revision AND definition ? 'filled') THEN RETURN; END IF;
+  IF entry ? 'filled' THEN RETURN; END IF;
 
   key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
                WHERE indrelid = copy AND indisprimary ORDER BY n);
   keys := (SELECT string_agg(format('{t}.%I', name), ', ') FROM unnest(key) AS name);
-  untouched := (SELECT string_agg(format('{t}.%I IS NULL', name), ' AND ') FROM unnest(added) AS name);
+  empty := (SELECT string_agg(format('{t}.%I IS NULL', name), ' {and} ') FROM unnest(columns) AS name);
   fresh := format('o.%I IS NULL', key[1]);
   changed := CASE WHEN the_changed_at IS NULL THEN 'false'
                   ELSE format('s.%I::text IS DISTINCT FROM o.pipestate_changed_at::text', the_changed_at) END;
   archived := (SELECT string_agg(format('o.%1$I::text AS %1$I', attname), ', ') FROM pg_attribute
                WHERE attrelid = copy AND attnum > 0 AND NOT attisdropped);
   -- A text that an enum does not have becomes NULL.
-  SELECT string_agg(format('CASE WHEN %1$s THEN coalesce(%2$s, %3$s) WHEN %4$s THEN coalesce(%2$s, o.%5$I) '
+  SELECT string_agg(format('CASE WHEN NOT (s.%5$I IS NULL) AND o.pipestate_returned IS NOT FALSE THEN s.%5$I '
+                           'WHEN %1$s THEN coalesce(%2$s, %3$s) WHEN %4$s THEN coalesce(%2$s, o.%5$I) '
                            'ELSE o.%5$I END AS %5$I', fresh, coalesce(expression, 'NULL::' || format_type(atttypid, -1)),
                            coalesce(pg_get_expr(adbin, adrelid), 'NULL'), changed, attname), ', ' ORDER BY attnum)
     INTO expressions
@@ -239,25 +309,27 @@ PERFORM set_config('pipestate.work', '', false);
                                      'WHERE e.enumtypid = %2$s AND e.enumlabel = (%3$s)::text)'
              ELSE '(%3$s)::%1$s' END, format_type(atttypid, -1), atttypid, the_derived ->> attname)
         WHERE the_derived ? attname UNION ALL SELECT NULL WHERE NOT the_derived ? attname) AS d (expression)
-   WHERE attrelid = relation AND attname = ANY (added) AND NOT attisdropped;
+   WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped;
+  -- Of several columns somebody may write one in between: so the rows are locked first.
   PERFORM set_config('pipestate.work', format(
     'WITH wanted AS MATERIALIZED (SELECT %1$s, %2$s, (%3$s) OR (%4$s) AS pipestate_derived, '
     'o.pipestate_returned IS FALSE AS pipestate_again '
     'FROM %5$s s LEFT JOIN %6$s o ON ROW(%1$s) = ROW(%7$s) CROSS JOIN LATERAL (SELECT %8$s) a '
-    'WHERE {range s} AND o.pipestate_returned IS NOT TRUE AND (o.pipestate_returned IS FALSE OR %9$s)), '
-    'back AS (UPDATE %5$s AS t SET %10$s FROM wanted w WHERE ROW(%11$s) = ROW(%12$s) AND (w.pipestate_again OR %13$s) '
-    'RETURNING %11$s, %14$s, w.pipestate_derived) '
-    'UPDATE %6$s o SET pipestate_returned = b.pipestate_derived OR ROW(%16$s)::record *= ROW(%17$s)::record '
-    'FROM back b WHERE ROW(%7$s) = ROW(%15$s)',
+    'WHERE {range s} AND o.pipestate_returned IS NOT TRUE AND (o.pipestate_returned IS FALSE '
+    'OR CASE WHEN %3$s THEN %9$s ELSE %10$s END)%17$s), '
+    'back AS (UPDATE %5$s AS t SET %11$s FROM wanted w WHERE ROW(%12$s) = ROW(%13$s) AND (w.pipestate_again OR %18$s) '
+    'RETURNING %12$s, w.pipestate_derived OR ROW(%14$s)::record *= ROW(%15$s)::record AS pipestate_returned) '
+    'UPDATE %6$s o SET pipestate_returned = b.pipestate_returned FROM back b WHERE ROW(%7$s) = ROW(%16$s)',
     replace(keys, '{t}', 's'), expressions, fresh, changed, relation, copy, replace(keys, '{t}', 'o'), archived,
-    replace(untouched, '{t}', 's'),
-    (SELECT string_agg(format('%1$I = w.%1$I', name), ', ') FROM unnest(added) AS name),
-    replace(keys, '{t}', 't'), replace(keys, '{t}', 'w'), replace(untouched, '{t}', 't'),
-    (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(added) AS name), replace(keys, '{t}', 'b'),
-    (SELECT string_agg(format('b.%I', attname), ', ' ORDER BY attnum) FROM pg_attribute
-      WHERE attrelid = relation AND attname = ANY (added) AND NOT attisdropped),
-    (SELECT string_agg(format('o.%I::%s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum)
-       FROM pg_attribute WHERE attrelid = relation AND attname = ANY (added) AND NOT attisdropped)), false);
+    replace(replace(empty, '{and}', 'AND'), '{t}', 's'), replace(replace(empty, '{and}', 'OR'), '{t}', 's'),
+    (SELECT string_agg(format('%1$I = w.%1$I', name), ', ') FROM unnest(columns) AS name),
+    replace(keys, '{t}', 't'), replace(keys, '{t}', 'w'),
+    (SELECT string_agg(format('t.%I', attname), ', ' ORDER BY attnum) FROM pg_attribute
+      WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped),
+    (SELECT string_agg(format('w.%I::%s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum)
+       FROM pg_attribute WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped),
+    replace(keys, '{t}', 'b'), CASE WHEN cardinality(columns) > 1 THEN ' FOR NO KEY UPDATE OF s' ELSE '' END,
+    replace(replace(empty, '{and}', 'OR'), '{t}', 't')), false);
 END $pipestate$;
 
 SELECT set_config('pipestate.part', '0007/1', false);
@@ -373,13 +445,17 @@ DECLARE
   the_name CONSTANT text := 'sites';
   the_revision CONSTANT text := '0007';
   the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  the_changed_at CONSTANT text := 'updated_at';
+  force_record CONSTANT text := NULL;
   relation regclass := to_regclass(the_table);
   copy regclass := to_regclass(the_copy);
   hanging jsonb;
   key text[];
   columns text[];
+  foreign_columns text[];
   same text;
   lost bigint;
+  said text;
   rule jsonb;
   broken boolean;
   duplicated text[] := '{}';
@@ -406,14 +482,60 @@ PERFORM set_config('pipestate.duplicated', '{}', false);
   END IF;
   -- Rows that got something else than their archived values, or nothing.
   EXECUTE format('SELECT count(*) FROM %1$s t JOIN %2$s o ON %3$s WHERE o.pipestate_returned IS NOT TRUE '
-                 'AND (o.pipestate_returned IS FALSE OR %4$s AND (%5$s))', relation, copy, same,
-                 (SELECT string_agg(format('t.%I IS NULL', name), ' AND ') FROM unnest(columns) AS name),
-                 (SELECT string_agg(format('NOT (o.%I IS NULL)', name), ' OR ') FROM unnest(columns) AS name))
+                 'AND (o.pipestate_returned IS FALSE OR %4$s)', relation, copy, same,
+                 (SELECT string_agg(format('t.%1$I IS NULL AND NOT (o.%1$I IS NULL)', name), ' OR ')
+                    FROM unnest(columns) AS name))
     INTO lost;
   IF lost > 0 THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s rows of %s did not get their archived values back, so %s stays: nothing is lost. Something changes them '
       'as they are written (a trigger, a rule): disable it, then run the same again', lost, the_table, the_copy);
+  END IF;
+  foreign_columns := ARRAY(SELECT attname FROM pg_attribute
+                           WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped
+                             AND hanging -> 'added' ->> attname IS DISTINCT FROM format('%s/%s', attrelid::oid, attnum));
+  IF foreign_columns <> '{}' THEN
+    EXECUTE format('SELECT count(*) FROM %1$s t JOIN %2$s o ON %3$s WHERE o.pipestate_returned IS NOT TRUE '
+                   'AND NOT (%4$s) AND ROW(%5$s)::record *<> ROW(%6$s)::record', relation, copy, same,
+                   CASE WHEN the_changed_at IS NULL THEN 'false'
+                        ELSE format('t.%I::text IS DISTINCT FROM o.pipestate_changed_at::text', the_changed_at) END,
+                   (SELECT string_agg(format('t.%I', name), ', ') FROM unnest(foreign_columns) AS name),
+                   (SELECT string_agg(format('o.%I::%s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY n)
+                      FROM unnest(foreign_columns) WITH ORDINALITY AS f (name, n)
+                      JOIN pg_attribute ON attrelid = relation AND attname = name AND NOT attisdropped))
+      INTO lost;
+  END IF;
+  IF lost > 0 THEN
+    said := format('something else than what was archived stands in %s, which somebody has added again, in %s of %s',
+                   array_to_string(foreign_columns, ', '), CASE lost WHEN 1 THEN 'one row' ELSE lost || ' rows' END,
+                   the_table);
+    IF force_record IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s, so %s stays: nothing is lost. To have the archived values: ALTER TABLE %s %s, or rename it, then run the '
+        'same again. To keep what is there instead: alembic -x force=''reason'' downgrade ...', said, the_copy, the_table,
+        (SELECT string_agg(format('DROP COLUMN %I', name), ', ') FROM unnest(foreign_columns) AS name));
+    END IF;
+    EXECUTE force_record;
+    PERFORM set_config('pipestate.said', concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''),
+      said || ', and this was forced: it stays'), false);
+  END IF;
+
+  EXECUTE format('SELECT count(*) FROM %2$s o WHERE pipestate_returned IS NOT TRUE '
+                 'AND NOT EXISTS (SELECT FROM %1$s t WHERE %3$s)', relation, copy, same) INTO lost;
+  IF lost > 0 THEN
+    said := format('nothing takes the archived values of %s of %s: deleted since, or under another key by now',
+                   CASE lost WHEN 1 THEN 'one row' ELSE lost || ' rows' END, the_table);
+    EXECUTE format('SELECT NOT EXISTS (SELECT FROM %s t JOIN %s o ON %s)', relation, copy, same) INTO broken;
+    IF broken AND force_record IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s. No other row takes one, so %s stays: is this another table of that name? Rename it, or fix its keys, then '
+        'run the same again. To go on without them: alembic -x force=''reason'' downgrade ...', said, the_copy);
+    ELSIF broken THEN
+      EXECUTE force_record;
+    END IF;
+    RAISE WARNING '%', said;
+    PERFORM set_config('pipestate.said',
+                       concat_ws(E'\n', nullif(current_setting('pipestate.said', true), ''), said), false);
   END IF;
   EXECUTE format('UPDATE %s SET pipestate_returned = true WHERE pipestate_returned IS NOT TRUE', copy);
 
@@ -472,11 +594,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
@@ -524,7 +655,8 @@ IF to_regclass(the_copy) IS NULL OR to_regclass('pipestate_archive.manifest') IS
                                the_table, rule ->> 'name', rule ->> 'type', rule ->> 'domain');
       END;
     END IF;
-    IF (rule ->> 'not_null')::boolean THEN
+    IF (rule ->> 'not_null')::boolean AND NOT EXISTS (
+        SELECT FROM pg_constraint WHERE conrelid = relation AND conname = 'pipestate_not_null_' || (rule ->> 'number')) THEN
       EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID',
                      relation, 'pipestate_not_null_' || (rule ->> 'number'), rule ->> 'name');
     END IF;
@@ -623,11 +755,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
@@ -686,6 +827,12 @@ IF copy IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN
       END IF;
       EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', relation, line);
     END IF;
+    -- One that somebody else has added has kept its own default until now.
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN %I %s', relation, rule ->> 'name',
+                   coalesce('SET DEFAULT ' || (rule ->> 'default'), 'DROP DEFAULT'));
+    FOR line IN SELECT jsonb_array_elements_text(rule -> 'settings') LOOP
+      EXECUTE format('ALTER TABLE %s ALTER COLUMN %I %s', relation, rule ->> 'name', line);
+    END LOOP;
     IF rule ->> 'comment' IS NOT NULL THEN
       EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', relation, rule ->> 'name', rule ->> 'comment');
     END IF;

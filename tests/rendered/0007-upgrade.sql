@@ -1001,11 +1001,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
@@ -1051,6 +1060,11 @@ PERFORM set_config('pipestate.work', '', false);
                    WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
                    ORDER BY attnum);
   IF columns = '{}' THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE aside = the_copy AND to_regclass(the_copy) IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, archived from the schema %s: bring that back (alembic downgrade) or end it with pipestate purge, '
+      'then run the same again', the_copy, (SELECT origin FROM pipestate_archive.manifest WHERE aside = the_copy));
+  END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                  JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
@@ -2036,11 +2050,20 @@ BEGIN
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT format('pid %s (%s) holds it: %s', a.pid,
-               coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)), '; ')
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-       WHERE l.granted AND l.pid <> pg_backend_pid()
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
     END;
@@ -2817,6 +2840,122 @@ IF to_regclass(the_copy) IS NULL THEN RETURN; END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_revision CONSTANT text := '0007';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := true;
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
+BEGIN
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
+END $pipestate$$stmt$;
+END $pipestate_$;
+
 -- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites go
 DO $pipestate_$
 BEGIN
@@ -2847,6 +2986,7 @@ DECLARE
   marks jsonb;
   todo text;
   sequence text;
+  held boolean;
 BEGIN
 SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO numbers, todo
     FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped;
@@ -2929,9 +3069,10 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
            CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
     INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
 
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_copy) INTO held;
   INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, aside, definition)
   SELECT 'columns', the_name, the_revision, relnamespace::regnamespace::text, the_copy, jsonb_build_object(
-           'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
+           'held', held, 'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
            'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
            'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))
     FROM pg_class WHERE oid = relation

@@ -92,7 +92,10 @@ def explain(error: DBAPIError, url: URL) -> str:
         return f"lost the connection to {shown(url)}: {text}; run the same again and it goes on"
     if state is None:
         return f"{text} ({shown(url)}); {_advice_without_state(text)}"
-    advice = ADVICE.get(state, "this revision was rolled back: fix what it says, then run the same again")
+    advice = ADVICE.get(
+        state,
+        "what this revision had not committed was rolled back: fix what it says, then run the same again",
+    )
     return f"{text} ({shown(url)}); {advice}"
 
 

@@ -25,6 +25,7 @@ class Archived:
     archived_at: datetime
     rows: int
     also: str | None = None  # a table that goes with it: when each row of its replacement was changed
+    is_returning: bool = False  # a way back was begun, and has not come to its end
 
 
 def find(connection: Connection, older_than: timedelta) -> list[Archived]:
@@ -35,7 +36,8 @@ def find(connection: Connection, older_than: timedelta) -> list[Archived]:
     if not inspect(connection).has_table(manifest.removeprefix("pipestate_archive."), schema=schema):
         return []
     query = text(
-        f"SELECT kind, name, aside, definition ->> 'baseline' AS also, archived_at FROM {manifest} "
+        f"SELECT kind, name, aside, definition ->> 'baseline' AS also, "
+        f"definition ->> 'returning' IS NOT NULL AS is_returning, archived_at FROM {manifest} "
         "WHERE aside IS NOT NULL ORDER BY archived_at, kind, name"
     ).columns(archived_at=DateTime(timezone=True))
     found = [_archived(connection, *row) for row in connection.execute(query).all()]
@@ -50,6 +52,11 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
         key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key):
             raise ConfigError("a migration is running on this database: run the same again when it is done")
+    if returning := [thing.name for thing in things if thing.is_returning]:
+        raise ConfigError(
+            f"columns of {', '.join(returning)} are on their way back, and their values are nowhere else: run the "
+            "downgrade to its end, then the same again"
+        )
     for thing in things:
         connection.execute(text(f"DROP TABLE {thing.table}"))
         if thing.also is not None:
@@ -61,7 +68,13 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
 
 
 def _archived(
-    connection: Connection, kind: str, name: str, aside: str, also: str | None, at: datetime
+    connection: Connection,
+    kind: str,
+    name: str,
+    aside: str,
+    also: str | None,
+    is_returning: bool,
+    at: datetime,
 ) -> Archived | None:
     """Read one entry of the manifest, which has names as they stand in SQL; None where its table is gone already."""
     there = {
@@ -74,4 +87,4 @@ def _archived(
         return None
     rows = int(connection.execute(text(f"SELECT count(*) FROM {aside}")).scalar_one())
     moment = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return Archived(kind, name, aside, moment, rows, also)
+    return Archived(kind, name, aside, moment, rows, also, bool(is_returning))

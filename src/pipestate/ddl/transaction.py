@@ -1,4 +1,4 @@
-"""Whose transaction this is: whether a helper may commit in the middle of its work."""
+"""Whose transaction this is: whether a helper may commit in the middle of its work, and whether one has."""
 
 from alembic import op
 
@@ -14,3 +14,9 @@ def may_commit() -> bool:
     if context._in_external_transaction or not context._transaction_per_migration:
         return False
     return context.as_sql or context._transaction is not None
+
+
+def has_committed() -> bool:
+    """Say whether this revision has committed something already: a copy of columns, batches, an index."""
+    part = op.get_context().opts.get("pipestate_part")
+    return bool(part and part[1])

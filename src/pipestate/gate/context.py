@@ -22,6 +22,7 @@ from pipestate.ddl.failure import MigrationError, heard_on_stderr, on_command_li
 from pipestate.ddl.mark import inside
 from pipestate.errors import PipestateError
 from pipestate.gate import online, script
+from pipestate.gate.closed import what_was_done
 from pipestate.gate.question import Question, read_question, running_revision
 from pipestate.gate.tables import Tables
 from pipestate.interrupt import listen
@@ -140,8 +141,6 @@ def _as_alembic_hears_it(context: MigrationContext) -> Iterator[None]:
     except (KeyboardInterrupt, CancelledError) as error:
         if isinstance(error, CancelledError) and not on_command_line(context):
             raise
-        raise MigrationError(
-            "interrupted: what ran was cancelled, nothing of this revision was done"
-        ) from error
+        raise MigrationError(f"interrupted: what ran was cancelled, {what_was_done()}") from error
     except PipestateError as error:
-        raise MigrationError(f"{error}: nothing of this revision was done") from error
+        raise MigrationError(f"{error}: {what_was_done()}") from error

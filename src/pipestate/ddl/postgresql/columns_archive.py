@@ -78,6 +78,9 @@ def refuse_late_writes(going: GoingColumns, gate: str) -> None:
 
 
 def drop_archived_columns(going: GoingColumns) -> None:
+    refuse_unfit_columns(
+        going
+    )  # once more, under the lock: a child or a reader may have come while they were copied
     constants: Constants = {
         "the_table": sql.name(going.table),
         "the_columns": going.columns,

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from pipestate.ddl import sql
 from pipestate.ddl.contract_parts import GoingColumns
+from pipestate.ddl.force import force_statement
 from pipestate.ddl.postgresql import names
 from pipestate.ddl.postgresql.archive import create_archive
 from pipestate.ddl.postgresql.batches import run_batches
@@ -43,7 +44,15 @@ def restore_columns(going: GoingColumns) -> None:
     )
     run_batches(going.table, going.key, quiet=True, size=RETURNED_AT_A_TIME)
     with _unlocked():
-        run_block("settle_columns", constants, why=f"{going.described}: the proof that every value is back")
+        run_block(
+            "settle_columns",
+            {
+                **constants,
+                "the_changed_at": going.changed_at,
+                "force_record": force_statement(f"downgrade that keeps what is in {going.described}"),
+            },
+            why=f"{going.described}: the proof that every value is back",
+        )
         _build_indexes(going, there, concurrently=committing)
     _hang(going, there, constants)
     lock_tables(going.table, when=there)

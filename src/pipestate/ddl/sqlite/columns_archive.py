@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from pipestate.ddl import sql
 from pipestate.ddl.contract_parts import GoingColumns
 from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.force import force_reason
 from pipestate.ddl.notice import warn
 from pipestate.ddl.sqlite import look
 from pipestate.ddl.sqlite.archive import (
@@ -102,6 +103,7 @@ def restore_columns(going: GoingColumns) -> None:
     archived = definition(going)
     if not look.has_table(aside_of(going)) or "columns" not in archived:
         return
+    _refuse_other_table(going, [column["name"] for column in archived["columns"]])
     unchanged = look.created_as(going.table) == archived["left"]
     for column in archived["columns"]:
         sql.emit(
@@ -116,6 +118,28 @@ def restore_columns(going: GoingColumns) -> None:
         _put_back(going.table, archived, empty)
     sql.emit(f"DROP TABLE {sql.name(aside_of(going))}")
     forget_archived(going)
+
+
+def _refuse_other_table(going: GoingColumns, columns: list[str]) -> None:
+    """Refuse a table that has one of the columns again, that is gone, or that has none of the archived rows."""
+    table, copy = going.table, aside_of(going)
+    if not look.has_table(table):
+        raise MigrationError(
+            f"{table} does not exist under that name, so nothing takes {going.described} back, which stay in {copy}: "
+            "rename it, then run the same again"
+        )
+    if again := [column for column in columns if column in look.column_names(table)]:
+        raise MigrationError(
+            f"{table} has {', '.join(again)} again, so what was archived cannot come back, and stays in {copy}: drop or "
+            "rename it, then run the same again"
+        )
+    matched = look.scalar(f"SELECT EXISTS (SELECT 1 {_joined(going)} WHERE NOT ({_fresh(going)}))")
+    if look.has_rows(copy) and not matched and force_reason() is None:
+        raise MigrationError(
+            f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that name? "
+            "Rename it, or fix its keys, then run the same again. To go on without them: alembic -x force='reason' "
+            "downgrade ..."
+        )
 
 
 def empty_copy(going: GoingColumns) -> None:

@@ -9,11 +9,14 @@ DECLARE
   foreign_keys jsonb;
   parents jsonb;
   todo text;
+  held boolean;
 BEGIN
   IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   IF to_regclass(the_aside) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, from an earlier archive: look at it, drop it, then run the same again', the_aside);
+      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
+      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
+                                              WHERE aside = the_aside), 'another table'));
   END IF;
   SELECT string_agg(i.relname, ', ') INTO todo
     FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
@@ -30,9 +33,10 @@ BEGIN
          string_agg(format('DROP CONSTRAINT %I', conname), ', ')
     INTO foreign_keys, parents, todo
     FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
   INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
   SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
+           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
            'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
     FROM pg_class WHERE oid = relation
   ON CONFLICT (kind, name, revision) DO UPDATE

@@ -40,6 +40,12 @@ BEGIN
       END IF;
       EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', relation, line);
     END IF;
+    -- One that somebody else has added has kept its own default until now.
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN %I %s', relation, rule ->> 'name',
+                   coalesce('SET DEFAULT ' || (rule ->> 'default'), 'DROP DEFAULT'));
+    FOR line IN SELECT jsonb_array_elements_text(rule -> 'settings') LOOP
+      EXECUTE format('ALTER TABLE %s ALTER COLUMN %I %s', relation, rule ->> 'name', line);
+    END LOOP;
     IF rule ->> 'comment' IS NOT NULL THEN
       EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', relation, rule ->> 'name', rule ->> 'comment');
     END IF;

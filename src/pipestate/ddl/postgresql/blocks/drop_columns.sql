@@ -17,6 +17,7 @@ DECLARE
   marks jsonb;
   todo text;
   sequence text;
+  held boolean;
 BEGIN
   SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO numbers, todo
     FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped;
@@ -99,9 +100,10 @@ BEGIN
            CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
     INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
 
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_copy) INTO held;
   INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, aside, definition)
   SELECT 'columns', the_name, the_revision, relnamespace::regnamespace::text, the_copy, jsonb_build_object(
-           'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
+           'held', held, 'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
            'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
            'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))
     FROM pg_class WHERE oid = relation

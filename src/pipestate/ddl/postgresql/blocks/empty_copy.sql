@@ -6,7 +6,8 @@ DECLARE
   key text[] := the_key;
   todo text;
 BEGIN
-  IF to_regclass('pipestate_archive.manifest') IS NULL OR to_regclass(the_copy) IS NOT NULL THEN RETURN; END IF;
+  IF relation IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL
+      OR to_regclass(the_copy) IS NOT NULL THEN RETURN; END IF;
   SELECT string_agg(format('ADD COLUMN %I %s', c ->> 'name', c ->> 'type'), ', ') INTO todo
     FROM pipestate_archive.manifest, jsonb_array_elements(definition -> 'columns') AS x (c)
    WHERE kind = 'columns' AND name = the_name AND revision = the_revision;

@@ -29,7 +29,8 @@ BEGIN
                                the_table, rule ->> 'name', rule ->> 'type', rule ->> 'domain');
       END;
     END IF;
-    IF (rule ->> 'not_null')::boolean THEN
+    IF (rule ->> 'not_null')::boolean AND NOT EXISTS (
+        SELECT FROM pg_constraint WHERE conrelid = relation AND conname = 'pipestate_not_null_' || (rule ->> 'number')) THEN
       EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID',
                      relation, 'pipestate_not_null_' || (rule ->> 'number'), rule ->> 'name');
     END IF;

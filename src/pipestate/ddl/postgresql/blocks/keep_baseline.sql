@@ -8,6 +8,9 @@ DECLARE
   names text;
 BEGIN
   IF to_regclass(the_table) IS NULL OR to_regclass(the_source) IS NULL THEN RETURN; END IF;
+  -- That of a table which is in the archive is not replaced: archive_table refuses this one.
+  IF EXISTS (SELECT FROM pipestate_archive.manifest
+             WHERE definition ->> 'baseline' = the_baseline AND to_regclass(aside) IS NOT NULL) THEN RETURN; END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                  JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum

@@ -33,6 +33,9 @@ BEGIN
   END LOOP;
   IF forget THEN
     DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = the_name;
+  ELSE  -- should this run be killed, the next one knows that the table is not somebody else's
+    UPDATE pipestate_archive.manifest SET definition = definition || '{"back": true}'
+     WHERE kind = 'table' AND name = the_name;
   END IF;
   IF (entry.definition ->> 'ours')::boolean AND remember IS NOT NULL THEN
     EXECUTE remember;

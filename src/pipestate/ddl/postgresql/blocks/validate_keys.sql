@@ -1,4 +1,4 @@
--- Validate the foreign keys that were valid when the table was archived. One that rows break meanwhile,
+-- Validate the foreign keys, of a table that came back, that were valid when it was archived. One that rows break meanwhile,
 -- because their parent is gone, stays NOT VALID: the rows are kept.
 --
 -- the_name text
@@ -11,7 +11,7 @@ BEGIN
   IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
   SELECT origin, definition INTO entry FROM pipestate_archive.manifest
    WHERE kind = 'table' AND name = the_name
-   AND NOT definition ? 'absent';
+   AND definition ? 'back';
   IF NOT FOUND THEN RETURN; END IF;
   back := format('%s.%I', entry.origin, entry.definition ->> 'relation');
   IF to_regclass(back) IS NULL THEN RETURN; END IF;

@@ -24,6 +24,11 @@ BEGIN
                    WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped
                    ORDER BY attnum);
   IF columns = '{}' THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE aside = the_copy AND to_regclass(the_copy) IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s exists already, archived from the schema %s: bring that back (alembic downgrade) or end it with pipestate purge, '
+      'then run the same again', the_copy, (SELECT origin FROM pipestate_archive.manifest WHERE aside = the_copy));
+  END IF;
   IF key = '{}' THEN
     key := ARRAY(SELECT attname FROM pg_index CROSS JOIN unnest(indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
                  JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
