@@ -9,7 +9,8 @@ import pytest
 from attacks.sessions import wait_until
 from bed import Database
 from contracted import Contracted, lay_out
-from pipestate.ddl import MigrationError, sql
+from pipestate.ddl import sql
+from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.postgresql import archive, columns_return
 from pipestate.ddl.postgresql.batches import run_batches
 from pipestate.ddl.postgresql.block import run_block
