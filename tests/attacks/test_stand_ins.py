@@ -96,6 +96,8 @@ def test_a_function_of_somebody_else_opens_no_gate(
     assert state_of(gated.database) == AT_B2
     assert "somebody else has put names of the server's" in said
     assert "Traceback" not in said
+    done = gated.pipestate("gate", "orders/ready")
+    assert (done.returncode, "somebody else has put" in done.stderr) == (3, True)
 
 
 @both_ways

@@ -136,7 +136,7 @@ def gate(
     chosen = Format.JSON if json_ else Format.CONSOLE
     with errors_for_machines(to, chosen):
         books = pages_at(to.project, phase)
-        ask = partial(check, to, books, [phase], timeout=timeout, jobs=jobs)
+        ask = partial(check, to, books, [phase], timeout=timeout, jobs=jobs, trusting=False)
         report = ask() if wait is None else ask_until_open(ask, phase, wait)
     show(report, chosen, None, to.calls)
     raise typer.Exit(report.exit_code)
@@ -171,8 +171,19 @@ def errors_for_machines(to: Target, form: Format, output: Path | None = None) ->
         raise
 
 
-def check(to: Target, books: "list[Runbook]", names: list[str], *, timeout: float, jobs: int) -> "Report":
-    """Run the checks of these pages, or of phases that are named; a page whose `opens` is broken is refused."""
+def check(
+    to: Target,
+    books: "list[Runbook]",
+    names: list[str],
+    *,
+    timeout: float,
+    jobs: int,
+    trusting: bool = True,
+) -> "Report":
+    """Run the checks of these pages, or of phases that are named; a page whose `opens` is broken is refused.
+
+    Without `trusting` so is a database in which somebody else could answer: a migration would refuse it, too.
+    """
     from pipestate.chain.revisions import refuse_wrong_revisions
     from pipestate.verify.run import verify
     from pipestate.verify.select import find_phases
@@ -181,7 +192,9 @@ def check(to: Target, books: "list[Runbook]", names: list[str], *, timeout: floa
     asked = [book for book in books if any(book is each for each, _ in phases)]
     refuse_wrong_revisions(to.chain, asked, to.project.named)
     with checking() as on_check:
-        return verify(to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check)
+        return verify(
+            to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check, trusting=trusting
+        )
 
 
 def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:

@@ -23,7 +23,7 @@ from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, Run
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
 from pipestate.verify.strangers import tell_version_table
-from pipestate.verify.surroundings import look_around
+from pipestate.verify.surroundings import look_around, refuse_planted
 from pipestate.verify.values import Json, Result
 from pipestate.verify.verdict import Outcome, Verdict
 
@@ -41,10 +41,16 @@ def verify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
     on_check: Checking = unwatched,
+    trusting: bool = True,
 ) -> Report:
-    """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands."""
+    """Run the checks of these phases, read-only, on one snapshot, which also says where the database stands.
+
+    Without `trusting`, refuse where somebody else could answer in the server's place, as a gate does.
+    """
     start = time.perf_counter()
     with db.reader(url) as leader:
+        if not trusting:
+            refuse_planted(leader)
         report = verify_on(
             leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
         )

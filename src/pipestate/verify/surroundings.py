@@ -2,6 +2,8 @@
 
 from sqlalchemy import Connection
 
+from pipestate.errors import Unreachable
+
 SUPERUSER = (
     "checks run as a superuser: whatever function they call runs with all rights. Give verify a role that can only "
     "read (docs/read-only-role.md)"
@@ -98,3 +100,10 @@ def find_planted(connection: Connection) -> str | None:
         return None
     found = connection.exec_driver_sql(PLANTED, execution_options={"no_parameters": True}).scalar()
     return str(found) if found else None
+
+
+def refuse_planted(connection: Connection) -> None:
+    """Refuse to evaluate anything where somebody else could answer in the server's place."""
+    if found := find_planted(connection):
+        said = PLANTED_BY_OTHERS.format(found=found)
+        raise Unreachable(f"{said}, so the gate cannot be asked: drop them, or take them off the path")
