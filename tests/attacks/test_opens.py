@@ -133,6 +133,17 @@ def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated
     assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
 
 
+def test_a_gate_that_has_nothing_to_ask_says_that_nothing_was_asked(gated: Project) -> None:
+    gated.edit(CONTRACT, ('recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""))
+    gated.edit(
+        PAGE,
+        ("-- require: recent", "-- from: c3\n-- require: recent"),
+        ("-- require: rows", "-- from: c3\n-- require: rows"),
+    )
+    said = "the gate orders/ready is closed: of its 2 checks none was asked that could close it, so"
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, said, "nothing to ask is closed")
+
+
 def test_the_guard_does_not_stop_an_upgrade_that_was_forced(gated: Project) -> None:
     gated.use_environment("guarded")
     done = gated.alembic("-x", "force=incident 7", "upgrade", "head")
@@ -304,11 +315,18 @@ def test_a_role_that_may_not_write_into_the_ledger_is_told_before_anything_runs(
     assert recorded_revisions(gated.database, "upgrade") == ["c3", "d4"]
 
 
+def take_the_gate_away(project: Project) -> None:
+    """Leave a chain that asks no gate, which would look at the ledger itself."""
+    (project.root / CONTRACT).unlink()
+    project.edit("migrations/versions/d4_after_orders.py", ('down_revision = "c3"', 'down_revision = "b2"'))
+    project.edit(PAGE, (', opens: ["c3"]', ""), ('until: "c3"', 'until: "d4"'))
+
+
 def test_a_ledger_of_somebody_elses_stops_an_upgrade_in_a_sentence(
     gated: Project, make_role: MakeRole
 ) -> None:
     attacked.install_ledger(gated.database, gated.root)
-    approve(gated)
+    take_the_gate_away(gated)
     gated.use_environment("guarded")
     stranger = make_role(gated.database).url.username
     gated.database.run(f"ALTER TABLE pipestate.run OWNER TO {stranger}")
@@ -321,13 +339,11 @@ def test_an_older_ledger_is_said_once_and_stops_no_upgrade(gated: Project) -> No
     attacked.install_ledger(gated.database, gated.root)
     gated.use_environment("guarded")
     gated.database.run("DROP VIEW pipestate.compat")
-    (gated.root / CONTRACT).unlink()
-    gated.edit("migrations/versions/d4_after_orders.py", ('down_revision = "c3"', 'down_revision = "b2"'))
+    take_the_gate_away(gated)
     gated.write(
         "migrations/versions/e5.py",
         'revision = "e5"\ndown_revision = "d4"\n\n\ndef upgrade() -> None:\n    pass\n',
     )
-    gated.edit(PAGE, (', opens: ["c3"]', ""), ('until: "c3"', 'until: "d4"'))
     done = gated.alembic("upgrade", "head")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("older than this pipestate: it lacks compat") == 1
