@@ -1,10 +1,12 @@
 """Columns on their way back: nothing that reads the table happens under the lock, and a kill anywhere is made up for."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from attacks.sessions import wait_until
 from bed import Database
 from contracted import Contracted, lay_out
 from pipestate.ddl import MigrationError, sql
@@ -238,3 +240,33 @@ def test_on_sqlite_a_table_that_is_another_one_by_now_takes_nothing(
     with pytest.raises(MigrationError, match=said):
         project.downgrade()
     assert sqlite_database.rows("SELECT id, x FROM pipestate_archive_t_columns_b2") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("columns", [["x"], ["x", "y"]])
+def test_who_writes_while_its_batch_waits_for_the_row_loses_nothing(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]
+) -> None:
+    """The batch has seen the row empty, and waits for the writer who has it."""
+    pg.run("CREATE TABLE t (id int PRIMARY KEY, x int, y int)", "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)")
+    project = lay_out(tmp_path, pg, columns={"t": columns})
+    project.upgrade()
+
+    def written_meanwhile(*arguments: Any, **more: Any) -> None:
+        with sql.autocommit():
+            writer = pg.engine.connect()
+            writer.exec_driver_sql("UPDATE t SET x = 77 WHERE id = 2")
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+
+        def commit() -> None:
+            wait_until(lambda: pg.value(waits) == 1, "the batch waits for the row")
+            writer.commit()
+            writer.close()
+
+        with ThreadPoolExecutor(1) as pool:
+            committed = pool.submit(commit)
+            run_batches(*arguments, **more)
+            committed.result()
+
+    monkeypatch.setattr(columns_return, "run_batches", written_meanwhile)
+    project.downgrade()
+    assert pg.rows("SELECT id, x, y FROM t ORDER BY 1") == [(1, 1, 1), (2, 77, 2)]

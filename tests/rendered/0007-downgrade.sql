@@ -291,7 +291,7 @@ PERFORM set_config('pipestate.work', '', false);
                JOIN pg_attribute a ON a.attrelid = copy AND a.attnum = k.attnum
                WHERE indrelid = copy AND indisprimary ORDER BY n);
   keys := (SELECT string_agg(format('{t}.%I', name), ', ') FROM unnest(key) AS name);
-  empty := (SELECT string_agg(format('s.%I IS NULL', name), ' {and} ') FROM unnest(columns) AS name);
+  empty := (SELECT string_agg(format('{t}.%I IS NULL', name), ' {and} ') FROM unnest(columns) AS name);
   fresh := format('o.%I IS NULL', key[1]);
   changed := CASE WHEN the_changed_at IS NULL THEN 'false'
                   ELSE format('s.%I::text IS DISTINCT FROM o.pipestate_changed_at::text', the_changed_at) END;
@@ -310,24 +310,26 @@ PERFORM set_config('pipestate.work', '', false);
              ELSE '(%3$s)::%1$s' END, format_type(atttypid, -1), atttypid, the_derived ->> attname)
         WHERE the_derived ? attname UNION ALL SELECT NULL WHERE NOT the_derived ? attname) AS d (expression)
    WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped;
-  -- The rows are locked first: what is NULL in them then is what will be written.
+  -- Of several columns somebody may write one in between: so the rows are locked first.
   PERFORM set_config('pipestate.work', format(
-    'WITH wanted AS MATERIALIZED (SELECT %1$s, %2$s, (%3$s) OR (%4$s) AS pipestate_derived '
+    'WITH wanted AS MATERIALIZED (SELECT %1$s, %2$s, (%3$s) OR (%4$s) AS pipestate_derived, '
+    'o.pipestate_returned IS FALSE AS pipestate_again '
     'FROM %5$s s LEFT JOIN %6$s o ON ROW(%1$s) = ROW(%7$s) CROSS JOIN LATERAL (SELECT %8$s) a '
     'WHERE {range s} AND o.pipestate_returned IS NOT TRUE AND (o.pipestate_returned IS FALSE '
-    'OR CASE WHEN %3$s THEN %9$s ELSE %10$s END) FOR NO KEY UPDATE OF s), '
-    'back AS (UPDATE %5$s AS t SET %11$s FROM wanted w WHERE ROW(%12$s) = ROW(%13$s) '
+    'OR CASE WHEN %3$s THEN %9$s ELSE %10$s END)%17$s), '
+    'back AS (UPDATE %5$s AS t SET %11$s FROM wanted w WHERE ROW(%12$s) = ROW(%13$s) AND (w.pipestate_again OR %18$s) '
     'RETURNING %12$s, w.pipestate_derived OR ROW(%14$s)::record *= ROW(%15$s)::record AS pipestate_returned) '
     'UPDATE %6$s o SET pipestate_returned = b.pipestate_returned FROM back b WHERE ROW(%7$s) = ROW(%16$s)',
     replace(keys, '{t}', 's'), expressions, fresh, changed, relation, copy, replace(keys, '{t}', 'o'), archived,
-    replace(empty, '{and}', 'AND'), replace(empty, '{and}', 'OR'),
+    replace(replace(empty, '{and}', 'AND'), '{t}', 's'), replace(replace(empty, '{and}', 'OR'), '{t}', 's'),
     (SELECT string_agg(format('%1$I = w.%1$I', name), ', ') FROM unnest(columns) AS name),
     replace(keys, '{t}', 't'), replace(keys, '{t}', 'w'),
     (SELECT string_agg(format('t.%I', attname), ', ' ORDER BY attnum) FROM pg_attribute
       WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped),
     (SELECT string_agg(format('w.%I::%s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum)
        FROM pg_attribute WHERE attrelid = relation AND attname = ANY (columns) AND NOT attisdropped),
-    replace(keys, '{t}', 'b')), false);
+    replace(keys, '{t}', 'b'), CASE WHEN cardinality(columns) > 1 THEN ' FOR NO KEY UPDATE OF s' ELSE '' END,
+    replace(replace(empty, '{and}', 'OR'), '{t}', 't')), false);
 END $pipestate$;
 
 SELECT set_config('pipestate.part', '0007/1', false);
