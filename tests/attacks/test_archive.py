@@ -287,7 +287,11 @@ def test_batches_outside_of_autocommit_are_a_sentence(contract: Project) -> None
 
 
 def test_an_error_after_committed_batches_does_not_claim_that_all_was_rolled_back(contract: Project) -> None:
-    contract.use_environment("guarded")
+    contract.write(
+        "migrations/env.py",
+        "from alembic import context\nfrom pipestate.environment import run\n"
+        'from sqlalchemy import MetaData\nrun(context, metadata=MetaData(), version_table="alembic_version")\n',
+    )
     contract.write(
         CONTRACT,
         "from alembic import op\nfrom pipestate.ddl import update_in_batches\n"
@@ -298,6 +302,6 @@ def test_an_error_after_committed_batches_does_not_claim_that_all_was_rolled_bac
     contract.database.run(ORDERS.format("text"), "INSERT INTO orders VALUES (1, 'a', 'b')")
     contract.edit("runbooks/orders.md", (', opens: ["b2"]', ""))
     up = contract.alembic("upgrade", "head")
-    assert "division by zero" in up.stderr
-    assert "what this revision had not committed was rolled back" in up.stderr
+    assert "division by zero" in up.stdout
+    assert "what this revision had not committed was rolled back" in up.stdout
     assert contract.database.value("SELECT name FROM orders") == "x"
