@@ -228,6 +228,7 @@ def test_ctrl_c_in_the_shipped_backfill(postgres: Postgres, tmp_path: Path) -> N
 def test_ctrl_c_in_reconcile(pg_expanded: Chain, redis_url: str, tmp_path: Path) -> None:
     database = pg_expanded.database
     with Redis.from_url(redis_url) as redis:
+        redis.flushall()
         pipeline = Pipeline(database, tmp_path, RqBed(redis))
         pipeline.put("stuck.gov", "ocr", ocr_total=1, ocr_completed=1)
         done = interrupted_at_its_first_write(
