@@ -13,7 +13,7 @@ from programs import Program, run_program, started
 # A session of a program that was killed may hold its locks for a moment: how long to wait before each try.
 PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 EARLIEST, LATEST = 0.02, 1.0
-TRIES = 3
+TRIES = 5
 CONNECTED_WITHIN_S = 60
 
 # Strike, and say whether anything was hit.
@@ -99,7 +99,7 @@ def strike(world: World, subject: Subject, fault: str, fraction: float) -> Strik
         database.leave()  # who is on it from now on is the command
     with started(case.argv, cwd=case.cwd, environment=case.environment) as program:
         if fault != "kill":
-            _wait_for_connection(world, case, program)
+            _wait_for_connection(world, case, program, fault)
         start = time.monotonic()
         program.process.join(fraction * pace.seconds)
         waited = time.monotonic() - start
@@ -132,11 +132,13 @@ def fractions(subject: str, fault: str, number: int) -> list[float]:
     return [chance.uniform(EARLIEST, LATEST) for _ in range(number)]
 
 
-def _wait_for_connection(world: World, case: Case, program: Program) -> None:
-    """Wait until the command is on a server: before that there is nothing to cut off."""
+def _wait_for_connection(world: World, case: Case, program: Program, fault: str) -> None:
+    """Wait until the command is on the server that the fault is about: before that there is nothing to cut off."""
     end = time.monotonic() + CONNECTED_WITHIN_S
     while program.process.exitcode is None and time.monotonic() < end:
-        if world.count_sessions(case.databases) or world.redis_server.count_clients():
+        if fault != "Redis stopped" and world.count_sessions(case.databases):
+            return
+        if fault != "server stopped" and world.redis_server.count_clients():
             return
         time.sleep(0.01)
 
@@ -159,7 +161,7 @@ def _run_alone(world: World, subject: Subject) -> Undisturbed:
         database.leave()
     start = time.monotonic()
     with started(case.argv, cwd=case.cwd, environment=case.environment) as program:
-        _wait_for_connection(world, case, program)
+        _wait_for_connection(world, case, program, "sessions ended")
         connected = time.monotonic()
         done = program.wait()
     end = time.monotonic()
