@@ -9,11 +9,12 @@ import pytest
 from attacks.sessions import wait_until
 from bed import Database
 from contracted import Contracted, lay_out
-from pipestate.ddl import sql
+from pipestate.ddl import sql, update_in_batches
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.postgresql import archive, columns_return
 from pipestate.ddl.postgresql.batches import run_batches
 from pipestate.ddl.postgresql.block import run_block
+from revisions import revision
 
 TABLE = (
     "CREATE TABLE t (id int PRIMARY KEY, x int)",
@@ -271,3 +272,19 @@ def test_who_writes_while_its_batch_waits_for_the_row_loses_nothing(
     monkeypatch.setattr(columns_return, "run_batches", written_meanwhile)
     project.downgrade()
     assert pg.rows("SELECT id, x, y FROM t ORDER BY 1") == [(1, 1, 1), (2, 77, 2)]
+
+
+def test_a_batch_of_the_way_back_goes_by_its_keys_whatever_the_planner_expects(pg: Database) -> None:
+    """Of a range of texts it may expect thousands of rows, and then reads a whole table while 200 rows are locked."""
+    how = "current_setting('enable_hashjoin') || current_setting('enable_mergejoin') || current_setting('enable_seqscan')"
+    pg.run(*TABLE, "CREATE TABLE seen (how text)")
+    with revision(pg):
+        sql.emit(
+            f"SELECT set_config('pipestate.work', $$INSERT INTO seen SELECT {how} FROM t WHERE {{range}}$$, false)"
+        )
+        run_batches("t", [], size=2)
+        update_in_batches("t", "id", f"INSERT INTO seen SELECT {how} FROM t WHERE {{range}}")
+    found = pg.rows("SELECT how, count(*) FROM seen GROUP BY 1 ORDER BY 1")
+    assert found == [("offoffoff", 5), ("ononon", 5)], (
+        "a statement of somebody else's may join without an index"
+    )

@@ -344,6 +344,7 @@ DECLARE
   the_size CONSTANT integer := 200;
   at_once CONSTANT boolean := false;
   quiet CONSTANT boolean := true;
+  by_key CONSTANT boolean := true;
   relation regclass := to_regclass(the_table);
   work text := nullif(current_setting('pipestate.work', true), '');
   key text[] := the_key;
@@ -415,6 +416,11 @@ IF relation IS NULL OR work IS NULL THEN RETURN; END IF;
         END;
       END IF;
       EXIT;
+    END IF;
+    IF by_key THEN
+      -- Of a range of texts the planner may expect ten thousand times too many rows, and would then read whole tables
+      -- for one batch, whose rows are locked meanwhile.
+      PERFORM set_config(name, 'off', true) FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan']) AS name;
     END IF;
     within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
     EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))

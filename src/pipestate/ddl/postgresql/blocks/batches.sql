@@ -2,7 +2,8 @@
 -- all, in this one. In it, {range} selects the batch's rows of the table, {range s} those of its alias s.
 --
 -- the_table text, the_key text[] (empty: the primary key), the_size integer, at_once boolean,
--- quiet boolean (the application's triggers do not fire, where the role may ask for that)
+-- quiet boolean (the application's triggers do not fire, where the role may ask for that),
+-- by_key boolean (whatever the statement joins has an index on the key)
 DECLARE
   relation regclass := to_regclass(the_table);
   work text := nullif(current_setting('pipestate.work', true), '');
@@ -72,6 +73,11 @@ BEGIN
         END;
       END IF;
       EXIT;
+    END IF;
+    IF by_key THEN
+      -- Of a range of texts the planner may expect ten thousand times too many rows, and would then read whole tables
+      -- for one batch, whose rows are locked meanwhile.
+      PERFORM set_config(name, 'off', true) FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan']) AS name;
     END IF;
     within := format('(%s AND %s)', CASE WHEN last IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
     EXECUTE replace(replace(work, '{range}', replace(within, '{t}', the_table)), '{range s}', replace(within, '{t}', 's'))
