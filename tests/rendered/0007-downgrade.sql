@@ -336,12 +336,12 @@ SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
--- sites: 200 rows at a time, each batch committed
+-- sites: 100 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
   the_table CONSTANT text := 'sites';
   the_key CONSTANT text[] := ARRAY['subdomain']::text[];
-  the_size CONSTANT integer := 200;
+  the_size CONSTANT integer := 100;
   at_once CONSTANT boolean := false;
   quiet CONSTANT boolean := true;
   by_key CONSTANT boolean := true;

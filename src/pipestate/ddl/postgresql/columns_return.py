@@ -27,7 +27,7 @@ from pipestate.ddl.postgresql.names import MANIFEST
 from pipestate.ddl.transaction import may_commit
 
 # A writer may want a row of the batch that is being filled, and then waits for its end.
-RETURNED_AT_A_TIME = 200
+RETURNED_AT_A_TIME = 100
 
 
 def restore_columns(going: GoingColumns) -> None:
