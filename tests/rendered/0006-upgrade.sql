@@ -180,7 +180,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -596,7 +596,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -705,7 +705,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -822,7 +822,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1145,7 +1145,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1561,7 +1561,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1670,7 +1670,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1787,7 +1787,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2009,7 +2009,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2425,7 +2425,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2534,7 +2534,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2651,7 +2651,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(

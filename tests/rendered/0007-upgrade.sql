@@ -180,7 +180,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -541,7 +541,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -650,7 +650,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -712,7 +712,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1478,7 +1478,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1839,7 +1839,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -1948,7 +1948,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2010,7 +2010,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2232,7 +2232,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2593,7 +2593,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2702,7 +2702,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
@@ -2764,7 +2764,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(

@@ -22,7 +22,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('pipestate.version_table', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT (SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user) AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text))) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(

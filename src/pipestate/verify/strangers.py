@@ -30,7 +30,7 @@ _TRUSTED = f"""(o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.ro
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(pg_catalog.current_setting('{VERSION_TABLE}', true))::oid)
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('{VERSION_TABLE}', true), ''))::oid)
       OR (NOT {_I_AM_SUPERUSER} AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))"""
 TELL = text(f"SELECT pg_catalog.set_config('{VERSION_TABLE}', :table, true)")
 _MAY_CHANGE = "pg_catalog.pg_has_role(o.owner, 'USAGE'::text)"
