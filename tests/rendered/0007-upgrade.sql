@@ -1170,12 +1170,12 @@ SELECT set_config('pipestate.part', '0007/1', false);
 
 COMMIT;
 
--- sites: 2000 rows at a time, each batch committed
+-- sites: 500 rows at a time, each batch committed
 DO $pipestate$
 DECLARE
   the_table CONSTANT text := 'sites';
   the_key CONSTANT text[] := ARRAY['subdomain']::text[];
-  the_size CONSTANT integer := 2000;
+  the_size CONSTANT integer := 500;
   at_once CONSTANT boolean := false;
   quiet CONSTANT boolean := false;
   by_key CONSTANT boolean := true;

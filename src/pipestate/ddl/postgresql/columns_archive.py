@@ -21,6 +21,9 @@ from pipestate.ddl.postgresql.block import Constants, run_block
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.transaction import may_commit
 
+# Whoever writes a row that is being copied waits for the end of its batch.
+COPIED_AT_A_TIME = 500
+
 
 def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False) -> None:
     constants: Constants = {
@@ -56,7 +59,7 @@ def archive_columns(going: GoingColumns) -> None:
         "watched": watched,
     }
     run_block("watch_columns", constants, why=f"{going.described}: a copy, which triggers keep true")
-    run_batches(going.table, going.key)
+    run_batches(going.table, going.key, size=COPIED_AT_A_TIME)
     with sql.autocommit() if watched else nullcontext():
         # Without statistics the planner would read all of it, under the lock, in `refuse_late_writes`.
         sql.do_when(there, f"ANALYZE {names.copy(going)}")
