@@ -214,17 +214,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -234,7 +232,7 @@ IF (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting(
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s

@@ -223,17 +223,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -243,7 +241,7 @@ IF (to_regclass('queue_history') IS NOT NULL AND (current_setting('pipestate.fil
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock queue_history where needed: 200 ms at a time, for up to 60 s
@@ -537,17 +535,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -557,7 +553,7 @@ IF (to_regclass('worker_heartbeats') IS NOT NULL AND (current_setting('pipestate
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock worker_heartbeats where needed: 200 ms at a time, for up to 60 s
@@ -851,17 +847,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -871,7 +865,7 @@ IF (to_regclass('job_results') IS NOT NULL AND (current_setting('pipestate.fille
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s

@@ -954,17 +954,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (to_regclass('site_progress') IS NOT NULL) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (to_regclass('site_progress') IS NOT NULL) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (to_regclass('site_progress') IS NOT NULL) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -974,7 +972,7 @@ IF (to_regclass('site_progress') IS NOT NULL) AND to_regclass('pipestate_archive
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- when each row of sites was changed last
@@ -2673,7 +2671,7 @@ BEGIN
   PERFORM set_config('pipestate.gate', '0006', true);
 END $pipestate$;
 
--- a condition that must not hold
+-- conditions that must not hold
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
@@ -2684,17 +2682,6 @@ BEGIN
 IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
 END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
--- a condition that must not hold
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
 IF to_regclass('site_progress') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass('site_progress')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of site_progress, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
@@ -2817,6 +2804,7 @@ IF NOT applies THEN RETURN; END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- the archive, where it is missing
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
@@ -2824,21 +2812,12 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF NOT (to_regclass('site_progress') IS NOT NULL AND (true)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
   END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
-IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -2848,7 +2827,7 @@ IF (to_regclass('site_progress') IS NOT NULL AND (true)) AND to_regclass('pipest
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
@@ -2972,6 +2951,7 @@ IF relation IS NULL OR NOT applies THEN RETURN; END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- the archive, where it is missing
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
@@ -2979,21 +2959,12 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF NOT (true) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
   END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
-IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -3003,7 +2974,7 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 

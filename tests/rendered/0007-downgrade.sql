@@ -106,17 +106,15 @@ IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
     format(fault || ', and this was forced: what it held does not come back', the_what)), false);
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (true) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -126,7 +124,7 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s

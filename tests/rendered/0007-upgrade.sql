@@ -954,17 +954,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -974,7 +972,7 @@ IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND a
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
@@ -2786,7 +2784,7 @@ BEGIN
   PERFORM set_config('pipestate.gate', '0007', true);
 END $pipestate$;
 
--- a condition that must not hold
+-- conditions that must not hold
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -2797,17 +2795,6 @@ BEGIN
 IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
 END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
--- a condition that must not hold
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
 IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass('sites')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of sites, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
@@ -3097,6 +3084,7 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- the archive, where it is missing
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -3104,21 +3092,12 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF NOT (true) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
   END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
-IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -3128,7 +3107,7 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
@@ -3140,6 +3119,7 @@ BEGIN
   EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -3147,21 +3127,12 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF NOT (true) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
   END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
-IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -3171,7 +3142,7 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 

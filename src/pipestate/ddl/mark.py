@@ -68,9 +68,8 @@ def require_mark(what: str, *tables: str, more: str = "") -> None:
     if revision is None:
         raise MigrationError(message)
     if op.get_context().dialect.name == "postgresql":
-        sql.refuse_when(is_missing(revision), message)
-        for table in tables:
-            sql.refuse_when(_is_not_locked(table), NOT_LOCKED.format(what=what, table=table))
+        unlocked = {_is_not_locked(table): NOT_LOCKED.format(what=what, table=table) for table in tables}
+        sql.refuse_any({is_missing(revision): message} | unlocked)
     else:
         for table in set(tables) - set(locked):
             raise MigrationError(NOT_LOCKED.format(what=what, table=table))

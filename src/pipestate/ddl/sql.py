@@ -5,7 +5,7 @@ text runs online, in the revision's transaction, and offline, in the DBA's psql.
 at on the server at the moment of the change: there is no second, weaker path for scripts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from alembic import op
@@ -20,6 +20,8 @@ from pipestate.errors import OWN_SQLSTATE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
+# Where a block leaves what it has to say to whoever migrates.
+SAID = "pipestate.said"
 _quote = POSTGRESQL.identifier_preparer.quote
 
 
@@ -127,13 +129,13 @@ def do(body: str, declare: str = "", *, why: str = "") -> None:
 
 
 def say_warnings() -> None:
-    """Log what blocks have left in `pipestate.said`: a driver keeps a WARNING of the server to itself."""
+    """Log what blocks have left in their setting: a driver keeps a WARNING of the server to itself."""
     if is_offline():
         return
-    setting = "current_setting('pipestate.said', true)"
+    setting = f"current_setting('{SAID}', true)"
     said = op.get_bind().exec_driver_sql(f"SELECT {setting} WHERE {setting} <> ''").scalar()
     if said:
-        emit("SELECT set_config('pipestate.said', '', false)")
+        emit(f"SELECT set_config('{SAID}', '', false)")
         for line in str(said).splitlines():
             warn("%s", line)
 
@@ -156,7 +158,17 @@ def refuse_when(condition: str, message: str, **values: str) -> None:
     >>> refusal("x is {n}", {"n": "1 + 1"})
     "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('x is %s', 1 + 1);"
     """
-    do(f"IF {condition} THEN\n  {refusal(message, values)}\nEND IF;", why="a condition that must not hold")
+    do(_refusing(condition, message, values), why="a condition that must not hold")
+
+
+def refuse_any(messages: Mapping[str, str]) -> None:
+    """Stop with the message of the first condition that holds, in one round trip: a lock may be held meanwhile."""
+    body = "\n".join(_refusing(condition, message, {}) for condition, message in messages.items())
+    do(body, why="conditions that must not hold")
+
+
+def _refusing(condition: str, message: str, values: dict[str, str]) -> str:
+    return f"IF {condition} THEN\n  {refusal(message, values)}\nEND IF;"
 
 
 def refusal(message: str, values: dict[str, str] | None = None) -> str:

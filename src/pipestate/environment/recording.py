@@ -53,16 +53,16 @@ def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[st
         if state.missing:
             _say_older(ctx, state)
         elif state.installed:
-            _write(ctx, step)
+            _write(ctx, step, state)
 
 
-def _write(ctx: MigrationContext, step: Any) -> None:
+def _write(ctx: MigrationContext, step: Any, state: State) -> None:
     assert ctx.connection is not None
     event = "stamp" if step.is_stamp else "upgrade" if step.is_upgrade else "downgrade"
     revision = " ".join(step.up_revision_ids)
     known, began = ctx.opts.get(BEGAN, ("", 0.0))
     duration = round((time.monotonic() - began) * 1000, 1) if known == revision else None
-    record_event(ctx.connection, event, revision=revision, duration_ms=duration)
+    record_event(ctx.connection, event, revision=revision, duration_ms=duration, state=state)
 
 
 def _say_older(ctx: MigrationContext, state: State) -> None:

@@ -2,11 +2,13 @@
 
 1. First pass, without a lock: the whole phase. It fails fast and blocks nobody.
 2. `prepare`, if given: long work that needs no lock, and that may commit.
-3. The lock; second pass under it: the checks of `recheck`, or the whole phase where the tables were empty
+3. The ledger's row of the first pass: after what may commit, and before anybody waits for the lock.
+4. The lock; second pass under it: the checks of `recheck`, or the whole phase where the tables were empty
    at first and are not now.
-4. The ledger's row, and the mark.
+5. The ledger's row of a second pass that was forced or is the only one, and the mark.
 
-Both passes are looks in savepoints: the gate itself never commits.
+Both passes are looks in savepoints: the gate itself never commits. Everybody waits while the lock is held, so
+nothing is asked under it that does not matter there.
 """
 
 import time
@@ -65,17 +67,17 @@ def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | 
     if not tables.may_be_gone:
         refuse_absent(connection, tables.names, question.revision)
     filled = hold_rows(connection, tables.names)
-    reports = [_asked(question, question.asked)] if filled else []
+    report = _asked(question, question.asked) if filled else None
     if prepare is not None:
         require_may_commit(question.revision)
         prepare()
+    if report is not None:
+        _record(question, report, whole=True)
     with told_plainly(connection.engine.url):
         lock_tables(*tables.names)
-    if hold_rows(connection, tables.names):
-        again = question.again if filled else question.asked
-        reports += [_asked(question, again)] if again else []
-    for number, report in enumerate(reports):
-        _record(question, report, whole=number == 0)
+    again = question.again if filled else question.asked
+    if again and hold_rows(connection, tables.names):
+        _record(question, _asked(question, again), whole=not filled)
     set_mark(question.revision)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert
 from pipestate.errors import OWN_SQLSTATE
 from pipestate.ledger.actor import who
 from pipestate.ledger.owners import refuse_strangers, require_trusted
-from pipestate.ledger.state import require_ledger
+from pipestate.ledger.state import State, require_ledger
 from pipestate.ledger.tables import ledger_on
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, count
 from pipestate.verify.verdict import Verdict
@@ -84,9 +84,13 @@ def record_event(
     reason: str | None = None,
     actor: str | None = None,
     duration_ms: float | None = None,
+    state: State | None = None,
 ) -> None:
-    """Write a row that belongs to no phase: a purge, a revision that was applied or taken back."""
-    _require_writable(connection, event)
+    """Write a row that belongs to no phase: a purge, a revision that was applied or taken back.
+
+    `state` is what the caller has just seen of the ledger, so that nobody waits for a second look.
+    """
+    _require_writable(connection, event, state)
     values = {
         "event": Event(event),
         "actor": actor or who(),
@@ -97,8 +101,8 @@ def record_event(
     _insert(connection, values, [])
 
 
-def _require_writable(connection: Connection, event: str) -> None:
-    require_ledger(connection)
+def _require_writable(connection: Connection, event: str, state: State | None = None) -> None:
+    require_ledger(connection, state)
     if event in OF_MIGRATIONS:
         require_trusted(connection)
 

@@ -46,17 +46,17 @@ def look(connection: Connection) -> State:
     return State(True, (*missing, *(view for view in views if view not in found)))
 
 
-def has_ledger(connection: Connection) -> bool:
+def has_ledger(connection: Connection, seen: State | None = None) -> bool:
     """Say whether there is a ledger to write to; one that is too old is an error, not an absence."""
-    state = look(connection)
+    state = seen or look(connection)
     if state.missing:
         raise ConfigError(older(state))
     return state.installed
 
 
-def require_ledger(connection: Connection) -> None:
-    """Refuse to go on without a ledger, or with one that is older than this pipestate."""
-    if not has_ledger(connection):
+def require_ledger(connection: Connection, seen: State | None = None) -> None:
+    """Refuse to go on without a ledger, or with one that is older; `seen` is what a look has just found."""
+    if not has_ledger(connection, seen):
         raise ConfigError(NO_LEDGER)
 
 

@@ -168,10 +168,14 @@ def parents(table: str) -> str:
 
 def create_archive(table: str, when: str) -> None:
     """Create the schemas and the manifest where they are missing: the right to create may be missing too."""
-    for schema in dict.fromkeys((ARCHIVE, names.archive_of(table))):
-        quoted = sql.identifier(schema)
-        sql.do_when(f"({when}) AND to_regnamespace({sql.literal(quoted)}) IS NULL", f"CREATE SCHEMA {quoted}")
-    sql.do_when(f"({when}) AND {sql.regclass(MANIFEST)} IS NULL", CREATE_MANIFEST)
+    schemas = [sql.identifier(schema) for schema in dict.fromkeys((ARCHIVE, names.archive_of(table)))]
+    missing = {f"to_regnamespace({sql.literal(each)}) IS NULL": f"CREATE SCHEMA {each}" for each in schemas}
+    missing[f"{sql.regclass(MANIFEST)} IS NULL"] = CREATE_MANIFEST
+    steps = "\n".join(
+        f"  IF {condition} THEN\n    EXECUTE {sql.dollar(statement, 'ddl')};\n  END IF;"
+        for condition, statement in missing.items()
+    )
+    sql.do(f"  IF NOT ({when}) THEN RETURN; END IF;\n{steps}", why="the archive, where it is missing")
 
 
 def drop_archive_if_empty() -> None:

@@ -29,7 +29,8 @@ def run_block(name: str, constants: Constants, *, why: str = "") -> None:
     head, body = _block(name)
     declared = "\n".join(f"  {key} CONSTANT {_constant(value)};" for key, value in constants.items())
     sql.do(body, f"{declared}\n{head}", why=why)
-    sql.say_warnings()
+    if sql.SAID in body:
+        sql.say_warnings()
 
 
 @cache
