@@ -1,5 +1,8 @@
 """The contract revisions: what closes them, what they keep, what the way back derives."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import sqlalchemy as sa
 
@@ -367,3 +370,33 @@ def test_sqlite_foreign_keys_are_on_after_a_migration_on_a_lent_connection(sqlit
                 "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
                 "VALUES (5, 'technical', 'pending')"
             )
+
+
+# --- What is asked while everybody waits -------------------------------------------------------------
+
+
+@contextmanager
+def statements_sent() -> Iterator[list[str]]:
+    sent: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        sent.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+def test_little_is_asked_while_0007_holds_its_lock(pg_expanded: Chain) -> None:
+    pg_expanded.contract("0006")
+    with statements_sent() as sent:
+        pg_expanded.upgrade("0007")
+    locked = max(number for number, each in enumerate(sent) if "IN ACCESS EXCLUSIVE MODE" in each)
+    stamped = next(
+        number for number, each in enumerate(sent) if each.startswith("UPDATE pipestate_alembic_version")
+    )
+    under_the_lock = sent[locked + 1 : stamped]
+    assert len(under_the_lock) <= 12, under_the_lock
+    assert not [each for each in under_the_lock if "pipestate.run" in each or "SAVEPOINT" in each]
