@@ -8,6 +8,7 @@ count over a million rows, for which PostgreSQL by itself takes a second process
 import statistics
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from sqlalchemy.engine import URL
 
@@ -44,13 +45,13 @@ def jobs_goals(server: URL, rounds: int, verify: Callable[..., Run]) -> list[Goa
 
 def ratio(database: URL, sql: str, rounds: int, verify: Callable[..., Run]) -> float:
     """Return the median of the ratios within a round; the first round warms up, and they take turns to be first."""
-    with tempfile.NamedTemporaryFile("w", suffix=".md") as page:
-        page.write(page_of(sql))
-        page.flush()
+    with tempfile.TemporaryDirectory() as directory:
+        page = Path(directory) / "slow.md"
+        page.write_text(page_of(sql), encoding="utf-8")
         ratios = []
         for turn in range(rounds + 1):
             order = ("1", "2") if turn % 2 else ("2", "1")
-            took = {jobs: passed(verify(database, page.name, "--jobs", jobs)).seconds for jobs in order}
+            took = {jobs: passed(verify(database, str(page), "--jobs", jobs)).seconds for jobs in order}
             ratios.append(took["2"] / took["1"])
     return statistics.median(ratios[1:])
 
