@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from redis import Redis
 from rq import Queue
 
 from alembics import ROOT, Chain
+from attacks.sessions import wait_until
 from bed import Postgres
 from queue_beds import RqBed
 from stuck_sites import Pipeline
@@ -90,13 +90,6 @@ def kill(worker: "subprocess.Popen[str]") -> None:
         worker.communicate()
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain until {what}"
-        time.sleep(0.05)
-
-
 def test_a_site_goes_from_fetch_to_completed(pipeline: Pipeline, redis_url: str) -> None:
     start_all(pipeline, redis_url)
     with workers(pipeline, redis_url, 2) as both:
@@ -111,7 +104,11 @@ def test_a_killed_worker_costs_nothing(pipeline: Pipeline, redis: Redis, redis_u
     start_all(pipeline, redis_url)
     # A simple one works in its own process: RQ's usual worker would leave the fork behind.
     with workers(pipeline, redis_url, 1, "--simple", OCR_SECONDS="600") as (victim,):
-        wait_until(lambda: started.get_job_count(cleanup=False) > 0, "a worker is in the middle of a job")
+        wait_until(
+            lambda: started.get_job_count(cleanup=False) > 0,
+            "a worker is in the middle of a job",
+            patience_s=PATIENCE_S,
+        )
         kill(victim)
     with workers(pipeline, redis_url, 1) as (other,):
         done(other)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from attacks.sessions import wait_until
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.probes.command import probe
 
@@ -83,9 +84,17 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(ini: Pa
     """Its child as well, which holds the output open."""
     with pytest.raises(Unreachable, match="sh took longer than 1 s, and was ended"):
         probe(ini, "timeout=1s sh -c 'sleep 60 & echo $! > child; wait'")
-    child = int((ini.parent / "child").read_text())
-    stat = Path(f"/proc/{child}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    child = Path("/proc", (ini.parent / "child").read_text().strip(), "stat")
+    wait_until(
+        lambda: has_ended(child), "the child has ended"
+    )  # a signal takes effect when its process runs next
+
+
+def has_ended(stat: Path) -> bool:
+    try:
+        return stat.read_text().split()[2] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 @pytest.mark.parametrize(
