@@ -77,6 +77,9 @@ class Contract:
             # In a script the gate itself asks the whole phase again.
             if asked and not sql.is_offline() and hold_rows(op.get_bind(), locked):
                 require(self.phase, asked, revision=revision)
+            with _told():
+                for some in columns:
+                    engine().describe_columns(some)  # the last thing before the lock, and long
 
         with (
             gate(

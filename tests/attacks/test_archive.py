@@ -127,6 +127,30 @@ def test_what_comes_while_the_values_are_copied_is_refused_under_the_lock(
     assert contract.database.rows("SELECT id, old FROM orders") == [(1, "a")]
 
 
+def test_what_hangs_on_a_column_since_the_lock_is_awaited_comes_back(contract: Project) -> None:
+    """It is written down before the lock, so that nobody waits for that; what has come since must be in it as well."""
+    takes_old(contract, "text", "'a'")
+    with (
+        uncommitted(contract.database, "LOCK TABLE orders IN ACCESS SHARE MODE") as writer,
+        contract.running("-m", "alembic", "upgrade", "head") as process,
+    ):
+        wait_until(lambda: waits_for_lock(contract.database, "orders"), "it waits for the last lock")
+        for late in (
+            "CREATE INDEX orders_by_old ON orders (old)",
+            "COMMENT ON INDEX orders_by_old IS 'late'",
+            "COMMENT ON COLUMN orders.old IS 'said late'",
+            "GRANT SELECT (old) ON orders TO PUBLIC",
+        ):
+            writer.exec_driver_sql(late)
+        writer.commit()
+        _, err = process.communicate(timeout=attacked.PATIENCE_S)
+    assert process.returncode == 0, err
+    assert contract.alembic("downgrade", "-1").returncode == 0
+    hangs_on_it = """SELECT obj_description('orders_by_old'::regclass), col_description('orders'::regclass, attnum),
+      attacl::text LIKE '{=r/%}' FROM pg_attribute WHERE attrelid = 'orders'::regclass AND attname = 'old'"""
+    assert contract.database.rows(hangs_on_it) == [("late", "said late", True)]
+
+
 @pytest.mark.parametrize("when", ["before", "while they are copied"])
 def test_a_closed_gate_says_what_it_has_left(contract: Project, when: str) -> None:
     """Once the values are copied, the copy and its triggers are on a table that people write to."""

@@ -2975,16 +2975,9 @@ BEGIN
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
   END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('table', 'site_progress', '', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$ddl$;
 END $pipestate$$stmt$;
 END $pipestate_$;
-
-DO $pipestate$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('table', 'site_progress', '', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
-END $pipestate$;
 
 DO $pipestate$
 BEGIN

@@ -22,6 +22,7 @@ from pipestate.ddl.postgresql.columns import (
 from pipestate.ddl.postgresql.columns_archive import (
     abandon_archived_columns,
     archive_columns,
+    describe_columns,
     drop_archived_columns,
     refuse_late_writes,
     refuse_unfit_columns,
@@ -53,6 +54,7 @@ __all__ = [
     "create_index",
     "create_table",
     "create_view",
+    "describe_columns",
     "drop_archive_if_empty",
     "drop_archived_columns",
     "drop_columns",

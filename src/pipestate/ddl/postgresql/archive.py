@@ -126,12 +126,12 @@ def _refresh(going: GoingTable) -> None:
 
 
 def note_absence(going: GoingTable | GoingColumns) -> None:
-    create_archive("", "true")
-    sql.emit(
+    noted = (
         f"INSERT INTO {MANIFEST} (kind, name, revision, origin, definition) "
         f"VALUES ({sql.literals(_entry(going))}, coalesce(current_schema(), ''), '{{\"absent\": true}}') "
         "ON CONFLICT DO NOTHING"
     )
+    create_archive("", "true", noted)
 
 
 def require_archived(going: GoingTable | GoingColumns) -> None:
@@ -166,8 +166,11 @@ def parents(table: str) -> str:
     )
 
 
-def create_archive(table: str, when: str) -> None:
-    """Create the schemas and the manifest where they are missing: the right to create may be missing too."""
+def create_archive(table: str, when: str, *then: str) -> None:
+    """Create the schemas and the manifest where they are missing: the right to create may be missing too.
+
+    `then` are statements that need the manifest, in the same round trip: a lock may be held meanwhile.
+    """
     schemas = [sql.identifier(schema) for schema in dict.fromkeys((ARCHIVE, names.archive_of(table)))]
     missing = {f"to_regnamespace({sql.literal(each)}) IS NULL": f"CREATE SCHEMA {each}" for each in schemas}
     missing[f"{sql.regclass(MANIFEST)} IS NULL"] = CREATE_MANIFEST
@@ -175,6 +178,7 @@ def create_archive(table: str, when: str) -> None:
         f"  IF {condition} THEN\n    EXECUTE {sql.dollar(statement, 'ddl')};\n  END IF;"
         for condition, statement in missing.items()
     )
+    steps += "".join(f"\n  EXECUTE {sql.dollar(statement, 'ddl')};" for statement in then)
     sql.do(f"  IF NOT ({when}) THEN RETURN; END IF;\n{steps}", why="the archive, where it is missing")
 
 

@@ -2,7 +2,8 @@
 
 1. Under a short lock, a copy `pipestate_archive.<table>_columns_<revision>` and two triggers.
 2. In batches and without a lock, the values; what is written meanwhile, the triggers bring along.
-3. Under a short lock, the triggers and the columns go (`drop_archived_columns`).
+3. Without a lock, a description of what hangs on the columns (`describe_columns`).
+4. Under a short lock, the triggers and the columns go (`drop_archived_columns`); what has changed is described anew.
 
 Where the transaction is not Alembic's own, nothing may be committed in between: then the values are copied in one
 statement, under the lock. The way back is in `columns_return`.
@@ -17,7 +18,7 @@ from pipestate.ddl.notice import warn
 from pipestate.ddl.postgresql import names
 from pipestate.ddl.postgresql.archive import create_archive
 from pipestate.ddl.postgresql.batches import run_batches
-from pipestate.ddl.postgresql.block import Constants, run_block
+from pipestate.ddl.postgresql.block import Constants, Expression, run_block
 from pipestate.ddl.postgresql.locks import lock_tables
 from pipestate.ddl.transaction import may_commit
 
@@ -25,14 +26,14 @@ from pipestate.ddl.transaction import may_commit
 COPIED_AT_A_TIME = 500
 
 
-def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False) -> None:
+def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False, when: str = "true") -> None:
     constants: Constants = {
         "the_table": sql.name(going.table),
         "the_columns": going.columns,
         "the_revision": going.revision,
         "must_exist": must_exist,
         "the_others": (),
-        "applies": True,
+        "applies": Expression("boolean", when),
     }
     run_block("refuse_unfit", constants, why=f"what could not come back as it was: {going.described}")
 
@@ -80,10 +81,19 @@ def refuse_late_writes(going: GoingColumns, gate: str) -> None:
     run_block("refuse_late_writes", constants, why=f"{going.described}: written while they were copied?")
 
 
+def describe_columns(going: GoingColumns) -> None:
+    constants: Constants = {
+        "the_table": sql.name(going.table),
+        "the_columns": going.columns,
+        "the_copy": names.copy(going),
+    }
+    run_block("describe_columns", constants, why=f"{going.described}: what hangs on them")
+    # A child or a reader may have come while they were copied.
+    refuse_unfit_columns(going, when="current_setting('pipestate.described_anew') = 'yes'")
+
+
 def drop_archived_columns(going: GoingColumns) -> None:
-    refuse_unfit_columns(
-        going
-    )  # once more, under the lock: a child or a reader may have come while they were copied
+    describe_columns(going)
     constants: Constants = {
         "the_table": sql.name(going.table),
         "the_columns": going.columns,

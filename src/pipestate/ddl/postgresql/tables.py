@@ -71,16 +71,16 @@ def analyze_table(table: str) -> None:
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:
-    archive.create_archive("", "true")
     values = sql.literals(("comment", table, revision))
     said = f"obj_description({sql.regclass(table)}, 'pg_class')"
-    sql.emit(
+    before = (
         f"INSERT INTO {MANIFEST} (kind, name, revision, origin, definition) "
         f"SELECT {values}, coalesce(current_schema(), ''), jsonb_build_object('comment', {said}) "
         f"WHERE {said} IS DISTINCT FROM {sql.literal(comment)} "
         "ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition"
     )
-    sql.emit(f"COMMENT ON TABLE {sql.name(table)} IS {sql.literal(comment)}")
+    now = f"COMMENT ON TABLE {sql.name(table)} IS {sql.literal(comment)}"
+    archive.create_archive("", "true", before, now)
 
 
 def restore_comment(table: str, comment: str, *, revision: str) -> None:

@@ -23,6 +23,7 @@ from pipestate.ddl.sqlite.columns import (
 from pipestate.ddl.sqlite.columns_archive import (
     abandon_archived_columns,
     archive_columns,
+    describe_columns,
     drop_archived_columns,
     empty_copy,
     refuse_late_writes,
@@ -55,6 +56,7 @@ __all__ = [
     "create_index",
     "create_table",
     "create_view",
+    "describe_columns",
     "drop_archive_if_empty",
     "drop_archived_columns",
     "drop_columns",

@@ -26,6 +26,10 @@ def archive_columns(going: GoingColumns) -> None:
     """Do nothing: the copy is made in the transaction that drops them."""
 
 
+def describe_columns(going: GoingColumns) -> None:
+    """Do nothing: what hangs on them is written down where they are dropped."""
+
+
 def refuse_late_writes(going: GoingColumns, gate: str) -> None:
     """Do nothing: nobody else writes while a migration holds the file."""
 
