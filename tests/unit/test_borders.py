@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pipestate.engines.world import WORLD
 from pipestate.runbook.lint import load
 from pipestate.schema import legacy_metadata, metadata
-from pipestate.world import WORLD
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "pipestate"
@@ -34,7 +34,7 @@ LAYERS = (
         "config",
         "plugins",
         "drivers",
-        "world",
+        "engines",
         "db",
         "embedded",
         "web",

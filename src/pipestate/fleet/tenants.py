@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from sqlalchemy import URL
 
 from pipestate import db
 from pipestate.config import shown, without_secrets
+from pipestate.engines.engine import engine_of
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.fleet.listing import Each, Line
 from pipestate.fleet.survey import survey
@@ -40,12 +40,7 @@ class Tenant:
     @property
     def identity(self) -> tuple[object, ...]:
         """What tells two tenants apart, however their URLs are spelt; users and options do not."""
-        url = self.url
-        if url.get_backend_name() == "sqlite":
-            return ("sqlite", str(Path(url.database or "").resolve()))
-        host = url.host or url.query.get("host") or ""
-        port = url.port or url.query.get("port") or 5432
-        return ("postgresql", str(host).lower(), str(port), url.database or url.username, self.schema)
+        return (*engine_of(self.url).address(self.url), self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +130,7 @@ def _checked(line: Line, found: Result) -> Result:
 
 
 def _name(url: URL) -> str:
-    if url.get_backend_name() == "sqlite":
-        return Path(url.database or "").stem or shown(url)
-    return url.database or url.username or shown(url)
+    return engine_of(url).database_name(url) or shown(url)
 
 
 def _with_unique_names(tenants: Sequence[Tenant]) -> Iterator[Tenant]:

@@ -25,6 +25,7 @@ from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
 from pipestate.ddl.transaction import may_commit
 from pipestate.drivers import on_sqlite, sqlstate
+from pipestate.engines.engine import engine_of
 from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
 from pipestate.gate.question import Question
@@ -37,7 +38,6 @@ from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, ga
 from pipestate.verify.run import describe, run_check
 from pipestate.verify.select import Asked
 from pipestate.verify.surroundings import PLANTED_BY_OTHERS, find_planted
-from pipestate.world import look
 
 NOT_READ_COMMITTED = (
     "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
@@ -135,7 +135,7 @@ def _begin_on_sqlite(connection: Connection) -> None:
 
 def _refuse_planted(connection: Connection, revision: str) -> None:
     """Refuse where somebody else could answer in the server's place; a reason turns that into a warning."""
-    with told_plainly(connection.engine.url), look(connection):
+    with told_plainly(connection.engine.url), engine_of(connection).look(connection):
         found = find_planted(connection)
     if not found:
         return
@@ -149,7 +149,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     """Run the checks; raise GateClosed when one does not hold, unless a reason was given."""
     connection, timeout_s = op.get_bind(), timeout_of(op.get_context().config)
     started_at, start = datetime.now(UTC), time.perf_counter()
-    with look(connection):
+    with engine_of(connection).look(connection):
         tell_files(connection, asked, question.position.paths)
         verdicts = tuple(run_check(connection, each, timeout_s) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)

@@ -12,14 +12,15 @@ from sqlalchemy import URL, Connection
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
-from pipestate.drivers import server_version
+from pipestate.engines.engine import engine_of
 from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
 from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
-from pipestate.verify.read import QueryFailed, fence, read
+from pipestate.verify.read import fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
+from pipestate.verify.rows import QueryFailed
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
 from pipestate.verify.strangers import tell_version_table
@@ -86,7 +87,7 @@ def verify_on(
         url,
         asked,
         _telling(asked, partial(run_check, timeout_s=timeout_s, evidence=evidence, known=known), on_check),
-        jobs=1 if dialect == "sqlite" else jobs,
+        jobs=1 if engine_of(url).IS_FILE else jobs,
         prepare=tell,
         within=fence,
     )
@@ -105,7 +106,7 @@ def _milliseconds(since: float) -> float:
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
-    version = server_version(connection).split()[0]
+    version = engine_of(connection).server_version(connection).split()[0]
     return DatabaseInfo(shown(url), connection.dialect.name, version, position.current, position.head)
 
 

@@ -88,7 +88,8 @@ def write(
     """
     try:
         with connection.begin():
-            left = _update(connection, [result.subject for result in expected], threshold, last)
+            counts = [result.subject for result in expected]
+            left = UPDATE_ON[connection.dialect.name](connection, counts, threshold, last)
             return _what_became_of(connection, left) if left else {}
     except (IntegrityError, DataError, InternalError) as error:
         if len(expected) > 1:
@@ -107,30 +108,42 @@ def write(
         raise
 
 
-def _update(connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool) -> list[str]:
-    """Update the sites; return the names of those that were not written."""
-    sql, ages = UPDATE_SQL[connection.dialect.name], _ages(threshold)
-    if connection.dialect.name == "sqlite":
-        values = (
-            {"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts
-        )
-        return [
-            str(each["site"])
-            for each in values
-            if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
-        ]
+def _update_at_once(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+) -> list[str]:
+    """Update the sites with one statement; return the names of those that were not written."""
     connection.exec_driver_sql(PREPARE_SQL, {"synchronous": "on" if last else "off"})
     names = [site.subdomain for site in counts]
-    arrays = {
+    parameters = {
         "sites": _text_array(names),
         "completed": str([site.completed for site in counts]).translate(BRACES),
         "totals": str([site.total for site in counts]).translate(BRACES),
+        **_ages(threshold),
+        "first": names[0],
+        "last": names[-1],
     }
-    result = connection.exec_driver_sql(sql, {**arrays, **ages, "first": names[0], "last": names[-1]})
+    result = connection.exec_driver_sql(UPDATE_SQL["postgresql"], parameters)
     if result.rowcount == len(names):
         return []
     written = set(result.scalars())
     return [name for name in names if name not in written]
+
+
+def _update_one_by_one(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+) -> list[str]:
+    """Update the sites, a statement each; return the names of those that were not written."""
+    del last
+    sql, ages = UPDATE_SQL["sqlite"], _ages(threshold)
+    values = ({"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts)
+    return [
+        str(each["site"])
+        for each in values
+        if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
+    ]
+
+
+UPDATE_ON = {"postgresql": _update_at_once, "sqlite": _update_one_by_one}
 
 
 def _ages(threshold: timedelta) -> dict[str, float]:
