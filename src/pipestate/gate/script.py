@@ -19,7 +19,8 @@ from pipestate.ddl.mark import set_mark, setting
 from pipestate.engines.world import world_settings
 from pipestate.gate.block import filled, write_block
 from pipestate.gate.guarded import guard_output
-from pipestate.gate.online import NOT_READ_COMMITTED, PLANTED
+from pipestate.gate.online import PLANTED
+from pipestate.gate.postgresql import NOT_READ_COMMITTED
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.tables import ABSENT, Tables
 from pipestate.gate.timeout import timeout_of

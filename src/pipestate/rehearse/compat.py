@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipestate.config import shown
+from pipestate.engines.engine import engine_of
 from pipestate.errors import ConfigError
 from pipestate.ledger.rehearsals import COMPAT, Rehearsed
 from pipestate.plural import many
@@ -59,7 +60,7 @@ def compat(
     """Prepare the statements on the clone before and after each pending revision."""
     if record:
         require_recordable(job)
-    if job.clone.get_backend_name() != "postgresql":
+    if engine_of(job.clone).IS_FILE:
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
     position = require_clone(job.clone, job.production, job.locate)
     needed = job.chain.ancestors(wanted) - position.applied

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import URL
 
 from pipestate.config import shown
+from pipestate.engines.choice import choose
 from pipestate.interrupt import telling
 from pipestate.rehearse.copying.file import copy_file
 from pipestate.rehearse.copying.making import REMOVED, Making, Told
@@ -28,7 +29,7 @@ class Clone:
 @contextmanager
 def cloned(production: URL, wanted: Wanted, told: Told) -> Iterator[Clone]:
     """Make a clone, and remove it at the end, whatever happens; with `keep` it stays once it is whole."""
-    make = _of_file if production.get_backend_name() == "sqlite" else _of_server
+    make = choose(MAKE, production)
     with temporary_place() as place, make(production, wanted, place, told) as (url, end):
         place.keep = wanted.keep
         try:
@@ -54,3 +55,6 @@ def _of_server(production: URL, wanted: Wanted, place: Place, told: Told) -> Ite
         with telling(making.done):
             url = making.make()
         yield url, how_to_end(place)
+
+
+MAKE = {"postgresql": _of_server, "sqlite": _of_file}
