@@ -49,11 +49,11 @@ def _run_online(found: Found) -> None:
         require_ledger(connection)
         require_trusted(connection)
         how = How(on_wait=lambda said: warn("%s", said))
-        outcome = run(connection, found, how, revision=sql.current_revision() or None)
-    if outcome.rows_left:
+        result = run(connection, found, how, revision=sql.current_revision() or None)
+    if result.rows_left:
         raise MigrationError(
-            f"{found.address} has updated {many(outcome.rows_updated, 'row')}, and {many(outcome.rows_left, 'row')} of "
-            f"{outcome.table} still match: fix them or the UPDATE at {found.backfill.block}, then run the same again"
+            f"{found.address} has updated {many(result.rows_updated, 'row')}, and {many(result.rows_left, 'row')} of "
+            f"{result.table} still match: fix them or the UPDATE at {found.backfill.block}, then run the same again"
         )
 
 

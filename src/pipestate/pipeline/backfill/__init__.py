@@ -18,7 +18,7 @@ from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill import batch, stale_rows
 from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
 from pipestate.pipeline.backfill.storage_check import Counted, Tally, require_known_sites
-from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.progress import Progress, untold
@@ -26,7 +26,13 @@ from pipestate.progress import Progress, untold
 __all__ = ["LARGEST_BATCH", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
 
 LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
-OUTCOMES = (Outcome.MIGRATED, Outcome.EMPTY, Outcome.MOVED_ON, Outcome.ORPHANED, Outcome.FAILED)
+OUTCOMES = (
+    SubjectOutcome.MIGRATED,
+    SubjectOutcome.EMPTY,
+    SubjectOutcome.MOVED_ON,
+    SubjectOutcome.ORPHANED,
+    SubjectOutcome.FAILED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,6 @@ def _counted(row: StaleRow, storage: Counted, tally: Tally) -> Result[SiteCounts
     try:
         documents = storage.documents(subdomain)
     except StorageError as error:
-        return Result(SiteCounts(subdomain), Outcome.FAILED, str(error))
+        return Result(SiteCounts(subdomain), SubjectOutcome.FAILED, str(error))
     tally.add(expected, documents)
     return decide_counts(subdomain, expected, documents)

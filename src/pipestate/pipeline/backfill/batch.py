@@ -9,7 +9,7 @@ from pipestate.errors import Unreachable
 from pipestate.pipeline.backfill.decide import NO_DOCUMENTS, SiteCounts
 from pipestate.pipeline.backfill.stale_rows import STALE
 from pipestate.pipeline.error_text import error_text
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.sql import NOW, fill
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.schema import sites
@@ -97,7 +97,7 @@ def write(
             first = write(connection, expected[:half], threshold, last=last)
             return first | write(connection, expected[half:], threshold, last=last)
         name = expected[0].subject.subdomain
-        return {name: Result(SiteCounts(name), Outcome.FAILED, error_text(str(error.orig)))}
+        return {name: Result(SiteCounts(name), SubjectOutcome.FAILED, error_text(str(error.orig)))}
     except OperationalError as error:
         if _is_locked(error):
             first_name, last_name = expected[0].subject.subdomain, expected[-1].subject.subdomain
@@ -172,10 +172,10 @@ def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Count
 def _missed(subdomain: str, stages: dict[str, str | None]) -> Counted:
     site = SiteCounts(subdomain)
     if subdomain not in stages:
-        return Result(site, Outcome.ORPHANED, "the site was deleted in the meantime")
+        return Result(site, SubjectOutcome.ORPHANED, "the site was deleted in the meantime")
     if stages[subdomain] is None:
-        return Result(site, Outcome.MOVED_ON, "site_progress was written again in the meantime")
-    return Result(site, Outcome.MOVED_ON)
+        return Result(site, SubjectOutcome.MOVED_ON, "site_progress was written again in the meantime")
+    return Result(site, SubjectOutcome.MOVED_ON)
 
 
 def _is_locked(error: DBAPIError) -> bool:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 
 
 class State(StrEnum):
@@ -144,16 +144,16 @@ class Queues(Protocol):
     def blocked(self, obstacles: Sequence[Obstacle]) -> list[Blocked]:
         """List the jobs that block the pipeline, and the ids whose job is gone."""
 
-    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
         """Read each job whole; CHANGED where it blocks no more, GONE where it was deleted."""
 
-    def clear(self, jobs: Sequence[Exported]) -> Iterator[Outcome]:
+    def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         """Delete each job that is still as it was exported: DELETED, CHANGED or GONE."""
 
-    def check(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         """Say what `restore` would do; raise DamagedExport for content that `export` has not written."""
 
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         """Bring each job back exactly as it was: RESTORED; EXISTS and EXPIRED are left alone."""
 
 

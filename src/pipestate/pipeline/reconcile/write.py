@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, insert, literal_column, select, updat
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.pipeline.counters.claims import forget_claim, record_claim
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
 from pipestate.pipeline.reconcile.engine import engine_of
@@ -30,12 +30,12 @@ def write_recovery(
         with conn.begin():
             engine_of(conn).prepare_write(conn)
             if not _take(conn, recovery, manual=manual):
-                return Result(recovery, Outcome.SKIPPED, "it has moved on meanwhile")
+                return Result(recovery, SubjectOutcome.SKIPPED, "it has moved on meanwhile")
             queues.send(recovery.calls)
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return Result(recovery, Outcome.FAILED, " ".join(str(error.orig).split()))
+        return Result(recovery, SubjectOutcome.FAILED, " ".join(str(error.orig).split()))
     return expected
 
 

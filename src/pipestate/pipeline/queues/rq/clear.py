@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Exported
 from pipestate.pipeline.queues.rq.connection import pages
 from pipestate.pipeline.queues.rq.content import as_content
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 # What the script answers.
-ANSWERS = (Outcome.CHANGED, Outcome.DELETED, Outcome.GONE)
+ANSWERS = (SubjectOutcome.CHANGED, SubjectOutcome.DELETED, SubjectOutcome.GONE)
 
 # The order of fields is not stable in Redis, so the caller names them; sorting them here would follow
 # the server's locale. Keys that depend on data (parents, executions) are made in the script: RQ does not
@@ -71,16 +71,16 @@ class Proof:
     group: str
 
 
-def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
     """Read each job whole, where it still blocks the pipeline as it did when it was planned."""
     for job, stored in zip(jobs, read_jobs(redis, jobs), strict=True):
         if not stored.fields and stored.score is None:
-            yield Outcome.GONE
+            yield SubjectOutcome.GONE
         elif stored.score is not None and _as_planned(job, stored):
             proof = Proof(tuple(stored.fields), stored.digest, stored.group)
             yield Exported(job, as_content(stored), proof)
         else:
-            yield Outcome.CHANGED
+            yield SubjectOutcome.CHANGED
 
 
 def _as_planned(job: Blocked, stored: StoredJob) -> bool:
@@ -88,7 +88,7 @@ def _as_planned(job: Blocked, stored: StoredJob) -> bool:
     return entry.gone == job.dangling and entry.blocks(job.obstacle)
 
 
-def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[Outcome]:
+def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
     """Delete each job that is still as it was exported."""
     script = redis.register_script(SCRIPT)
     for page in pages(jobs):

@@ -18,7 +18,7 @@ from rq.job import Job, JobStatus
 from rq.queue import Queue
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.probe import count_blocked
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
@@ -69,11 +69,11 @@ def clear_all(scene: Scene, file: Path, *then: Callable[[], object]) -> Cleared:
 
 
 def in_short(results: list[Result[Blocked]]) -> Cleared:
-    def ids(outcome: Outcome) -> tuple[str, ...]:
+    def ids(outcome: SubjectOutcome) -> tuple[str, ...]:
         return tuple(result.subject.id for result in results if result.outcome is outcome)
 
-    deleted = figures(result.subject for result in results if result.outcome is Outcome.DELETED)
-    return Cleared(deleted, ids(Outcome.CHANGED), ids(Outcome.GONE))
+    deleted = figures(result.subject for result in results if result.outcome is SubjectOutcome.DELETED)
+    return Cleared(deleted, ids(SubjectOutcome.CHANGED), ids(SubjectOutcome.GONE))
 
 
 def counts(scene: Scene, config: QueueConfig = CONFIG) -> dict[str, float]:
@@ -362,5 +362,5 @@ def exported(scene: Scene, file: Path) -> list[Exported]:
 def test_only_what_was_exported_is_cleared(scene: Scene, file: Path) -> None:
     scene.fail_many(2)
     first, second = exported(scene, file)
-    assert list(RqQueues(scene.redis).clear([first])) == [Outcome.DELETED]
+    assert list(RqQueues(scene.redis).clear([first])) == [SubjectOutcome.DELETED]
     assert planned(scene) == [second.job]
