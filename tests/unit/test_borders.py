@@ -391,6 +391,16 @@ def test_every_setting_of_a_look_is_documented() -> None:
 # --- The rest --------------------------------------------------------------------------------------
 
 
+def test_no_two_classes_share_a_name() -> None:
+    """One name for one idea: a reader who sees an `Outcome` must not ask whose."""
+    places: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, set()).add(f"{called(path)}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
 def test_alembic_is_not_shadowed() -> None:
     """An `__init__.py` in our `alembic/` would hide the installed package."""
     assert not (ROOT / "alembic" / "__init__.py").exists()

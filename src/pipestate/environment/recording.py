@@ -11,7 +11,7 @@ from pipestate.ddl.notice import warn
 from pipestate.environment.engine import engine_of
 from pipestate.environment.steps import BEGAN
 from pipestate.ledger.record import record_event
-from pipestate.ledger.state import State, look, older
+from pipestate.ledger.state import LedgerState, look, older
 
 _SAID = "pipestate_said_older"
 
@@ -44,7 +44,7 @@ def _write(ctx: MigrationContext, step: Any) -> None:
     record_event(ctx.connection, event, revision=revision, duration_ms=duration)
 
 
-def _say_older(ctx: MigrationContext, state: State) -> None:
+def _say_older(ctx: MigrationContext, state: LedgerState) -> None:
     """It is brought up to date by what says so, not by every migration."""
     if not ctx.opts.get(_SAID):
         ctx.opts[_SAID] = True

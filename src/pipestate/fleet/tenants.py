@@ -14,7 +14,7 @@ from pipestate.fleet.survey import survey
 from pipestate.interrupt import Interrupted
 from pipestate.plural import many
 from pipestate.verify.read import read
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 MOST = 100_000  # rows of one query
 
@@ -101,7 +101,7 @@ def _of_line(line: Line, timeout_s: float) -> list[Tenant]:
     return list(_of_rows(line, _checked(line, found)))
 
 
-def _of_rows(line: Line, found: Result) -> Iterator[Tenant]:
+def _of_rows(line: Line, found: QueryResult) -> Iterator[Tenant]:
     prefix = f"{line.name}/" if line.name else ""
     for row in found.rows:
         first, *more = (str(value) for value in row if value is not None)
@@ -111,7 +111,7 @@ def _of_rows(line: Line, found: Result) -> Iterator[Tenant]:
             yield Tenant(prefix + first, line.url.set(database=first), line.source)
 
 
-def _checked(line: Line, found: Result) -> Result:
+def _checked(line: Line, found: QueryResult) -> QueryResult:
     """Refuse a result that cannot be the list of a fleet: nothing, too much, or what has no name."""
     what = f"{line.source}: its query returned"
     if found.total == 0:

@@ -19,7 +19,7 @@ from pipestate.rehearse.trace import Begins, Failure, Trace, untold
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldStatement:
     """A statement and what is to be said of it; `revision` did it, in the file `path`."""
 
     statement: str
@@ -37,9 +37,9 @@ class Compat:
     before: str | None
     after: str | None
     statements: int
-    broken: tuple[Told, ...]
-    changed: tuple[Told, ...]
-    unprepared: tuple[Told, ...]
+    broken: tuple[ToldStatement, ...]
+    changed: tuple[ToldStatement, ...]
+    unprepared: tuple[ToldStatement, ...]
     failure: Failure | None = None
     duration_ms: float = 0.0
 
@@ -113,12 +113,12 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
     """Say what broke and what returns other columns, and which revision did it."""
     first = trace.prepared[0][1]
     unprepared = tuple(
-        Told(statement, each.error, reason=find_reason(statement, each.error))
+        ToldStatement(statement, each.error, reason=find_reason(statement, each.error))
         for statement, each in zip(given, first, strict=True)
         if each.error
     )
-    broken: list[Told] = []
-    changed: list[Told] = []
+    broken: list[ToldStatement] = []
+    changed: list[ToldStatement] = []
     for number, statement in enumerate(given):
         states = [(revision, found[number]) for revision, found in trace.prepared]
         last = states[-1][1]
@@ -126,7 +126,7 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
             continue
         revision = _culprit(states)
         path = str(job.chain.by_id[revision].path)
-        told = Told(statement, last.error or _difference(states[0][1], last), revision, path)
+        told = ToldStatement(statement, last.error or _difference(states[0][1], last), revision, path)
         (broken if last.error else changed).append(told)
     return Compat(
         job.clone_name,

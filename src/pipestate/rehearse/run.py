@@ -12,7 +12,7 @@ from pipestate.errors import ConfigError
 from pipestate.rehearse.child_process import Step
 from pipestate.rehearse.clone import Table, migrated, require_clone, tables_of, vacuum
 from pipestate.rehearse.contents import read_contents
-from pipestate.rehearse.felt import Finding, Rehearsal
+from pipestate.rehearse.felt import OverLimit, Rehearsal
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.judge import judge, judge_file
 from pipestate.rehearse.measure import measure
@@ -129,7 +129,7 @@ def _tried(
     return replace(made, not_tried=f"the second run stopped: {meetings.failure.message}")
 
 
-def _judged(made: Rehearsal, limit_ms: float | None) -> tuple[Finding, ...]:
+def _judged(made: Rehearsal, limit_ms: float | None) -> tuple[OverLimit, ...]:
     if limit_ms is None:
         return ()
     if made.locks_file:

@@ -10,7 +10,7 @@ from pipestate.runbook.finding import Finding
 from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, Phase, Runbook, View, is_variant
 from pipestate.runbook.parse import collect
 from pipestate.runbook.plainread import explains, objections
-from pipestate.runbook.repeats import Standing, repeated
+from pipestate.runbook.repeats import PlacedBlock, repeated
 from pipestate.runbook.rules import Query, faults, foreign
 from pipestate.runbook.updates import update_faults
 from pipestate.runbook.variants import KINDS
@@ -61,7 +61,7 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     runbook, found = collect(text, path, variants)
     if runbook is None:
         return None, found
-    standing = [Standing(phase.name, query) for phase in runbook.phases for query in _queries(phase)]
+    standing = [PlacedBlock(phase.name, query) for phase in runbook.phases for query in _queries(phase)]
     every = [
         *found,
         *(_finding(each.query, what) for each in standing for what in _in_sql(each.query)),

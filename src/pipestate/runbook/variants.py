@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from pipestate.runbook.again import Again
 from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.finding import Findings
-from pipestate.runbook.markdown import Again as AgainItem
-from pipestate.runbook.markdown import Block, Fence, FrontMatter, Task, blocks
+from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
 from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, SignOff, View
 from pipestate.runbook.sections import sections
 from pipestate.runbook.unread import report_hidden, report_outside

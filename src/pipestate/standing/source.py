@@ -28,7 +28,7 @@ AHEAD = timedelta(minutes=5)  # so far may another machine's clock be before the
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LedgerReading:
     """The ledger at one moment. `phases` are pairs of runbook and phase."""
 
     connection: Connection

@@ -8,14 +8,14 @@ from sqlalchemy import Connection
 
 from pipestate.engines.choice import choose
 from pipestate.verify import postgresql, sqlite
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 
 class VerifyEngine(Protocol):
     """What each engine must have; the modules of their names say what the functions do."""
 
     def guarded(self, connection: Connection, timeout_s: float) -> AbstractContextManager[str]: ...
-    def read_rows(self, connection: Connection, first: str, sql: str, most: int) -> Result: ...
+    def read_rows(self, connection: Connection, first: str, sql: str, most: int) -> QueryResult: ...
     def fence(self, connection: Connection) -> AbstractContextManager[None]: ...
 
 

@@ -15,7 +15,7 @@ from pipestate.drivers import rows_of
 from pipestate.runbook.plainread import explains
 from pipestate.verify.rows import QueryFailed, count_here, execute
 from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 FENCED = "pipestate_fenced"  # in the `info` of a connection whose savepoint stays for many reads
 TRUSTED = "pipestate_trusted"  # there, behind a fence: the ledger was found to be nobody else's
@@ -45,7 +45,7 @@ def guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
             db.send(connection, UNDO, RELEASE)
 
 
-def read_rows(connection: Connection, first: str, sql: str, most: int) -> Result:
+def read_rows(connection: Connection, first: str, sql: str, most: int) -> QueryResult:
     """Read the first rows and count all; refuse a ledger that a stranger has made."""
     if reads_ledger(sql):
         _refuse_strangers(connection, first)
@@ -86,7 +86,7 @@ def _refuse_strangers(connection: Connection, first: str) -> None:
         connection.info[TRUSTED] = True
 
 
-def _counted_there(connection: Connection, first: str, sql: str, most: int) -> Result:
+def _counted_there(connection: Connection, first: str, sql: str, most: int) -> QueryResult:
     """Read one row more than is shown: it tells whether there are more."""
     found = execute(connection, first + _FIRST.format(sql=sql, most=most + 1))
     columns, as_tuple = tuple(found.keys()), rows_of(found)
@@ -94,4 +94,4 @@ def _counted_there(connection: Connection, first: str, sql: str, most: int) -> R
     total = len(rows)
     if total > most:
         total = max(total, int(str(execute(connection, _COUNT.format(sql=sql)).scalar_one())))
-    return Result(columns, tuple(rows[:most]), total)
+    return QueryResult(columns, tuple(rows[:most]), total)

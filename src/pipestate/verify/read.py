@@ -14,13 +14,13 @@ from pipestate.drivers import message, sqlstate
 from pipestate.verify.engine import engine_of
 from pipestate.verify.missing import explain_missing_ledger
 from pipestate.verify.rows import QueryFailed
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
 TOO_WIDE = "what the query returned does not fit into memory: have it return fewer or shorter values, as left(x, 200)"
 
 
-def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Result:
+def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> QueryResult:
     """Run the SQL of a block; return its first rows and the number of all.
 
     Raises QueryFailed where it fails, takes too long, returns what Python cannot hold, or would read a ledger that

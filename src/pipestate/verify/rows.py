@@ -4,7 +4,7 @@ from sqlalchemy import Connection, CursorResult
 
 from pipestate.drivers import planned_anew, rows_of
 from pipestate.errors import PipestateError
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 AS_WRITTEN = {"no_parameters": True}
 CHUNK = 1000
@@ -23,7 +23,7 @@ def execute(connection: Connection, sql: str) -> Found:
     return connection.exec_driver_sql(planned_anew(connection, sql), execution_options=AS_WRITTEN)
 
 
-def count_here(found: Found, most: int) -> Result:
+def count_here(found: Found, most: int) -> QueryResult:
     """Count the rows while they are read, and keep the first: where no other statement can take rows from it."""
     columns, as_tuple = tuple(found.keys()), rows_of(found)
     rows = [as_tuple(row) for row in found.fetchmany(most)]
@@ -31,4 +31,4 @@ def count_here(found: Found, most: int) -> Result:
     while more := len(found.fetchmany(CHUNK)):
         total += more
     found.close()
-    return Result(columns, tuple(rows), total)
+    return QueryResult(columns, tuple(rows), total)

@@ -25,13 +25,13 @@ from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
 from pipestate.verify.strangers import tell_version_table
 from pipestate.verify.surroundings import look_around, refuse_planted
-from pipestate.verify.values import Json, Result
+from pipestate.verify.values import Json, QueryResult
 from pipestate.verify.verdict import Outcome, Verdict
 
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
 VIEW_ROWS = 50
-NOTHING = Result((), (), 0)
+NOTHING = QueryResult((), (), 0)
 
 
 def verify(
@@ -75,7 +75,7 @@ def verify_on(
     two phases ask in the same words is read once: they see one snapshot.
     """
     started_at, start = datetime.now(UTC), time.perf_counter()
-    known: dict[str, Result] = {}
+    known: dict[str, QueryResult] = {}
     dialect = url.get_backend_name()
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     tell = partial(_tell, asked=asked, position=position)
@@ -163,7 +163,7 @@ def run_check(
     timeout_s: float,
     *,
     evidence: bool = True,
-    known: dict[str, Result] | None = None,
+    known: dict[str, QueryResult] | None = None,
 ) -> Verdict:
     """One check; whatever happens in it becomes its verdict. `known` has what this snapshot has answered already."""
     written = asked.check
@@ -186,7 +186,9 @@ def run_check(
     return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
-def _read_once(connection: Connection, sql: str, timeout_s: float, known: dict[str, Result]) -> Result:
+def _read_once(
+    connection: Connection, sql: str, timeout_s: float, known: dict[str, QueryResult]
+) -> QueryResult:
     if sql not in known:
         known[sql] = read(connection, sql, timeout_s, most=EVIDENCE_ROWS)
     return known[sql]
@@ -227,7 +229,7 @@ def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: floa
 
 
 def _verdict(
-    asked: Asked, check: Check, judgement: Judgement, duration_ms: float, evidence: Result = NOTHING
+    asked: Asked, check: Check, judgement: Judgement, duration_ms: float, evidence: QueryResult = NOTHING
 ) -> Verdict:
     return Verdict(
         check.id,
@@ -244,7 +246,7 @@ def _verdict(
     )
 
 
-def _evidence(connection: Connection, check: Check, own: Result, timeout_s: float) -> Result:
+def _evidence(connection: Connection, check: Check, own: QueryResult, timeout_s: float) -> QueryResult:
     """Rows that show why: those of its evidence, else its own where `rows` is what failed.
 
     A query that fails here must not hide the verdict.
@@ -255,4 +257,4 @@ def _evidence(connection: Connection, check: Check, own: Result, timeout_s: floa
     try:
         return read(connection, explained.sql, timeout_s, most=EVIDENCE_ROWS)
     except QueryFailed as error:
-        return Result(("error",), ((str(error),),), 1)
+        return QueryResult(("error",), ((str(error),),), 1)

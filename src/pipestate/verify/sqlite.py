@@ -10,7 +10,7 @@ from pipestate.drivers import on_sqlite
 from pipestate.interrupt import is_stopped
 from pipestate.runbook.engines import ledger_names
 from pipestate.verify.rows import count_here, execute
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def guarded(connection: Connection, timeout_s: float) -> Iterator[str]:
     yield ""
 
 
-def read_rows(connection: Connection, first: str, sql: str, most: int) -> Result:
+def read_rows(connection: Connection, first: str, sql: str, most: int) -> QueryResult:
     """Read the first rows and count all."""
     return count_here(execute(connection, first + ledger_names(sql)), most)
 

@@ -17,7 +17,7 @@ from pipestate.backfill.pace import fixed_or_adapted
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill import batch, stale_rows
 from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
-from pipestate.pipeline.backfill.storage_check import Counted, Tally, require_known_sites
+from pipestate.pipeline.backfill.storage_check import Counted, DocumentTally, require_known_sites
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.threshold import THRESHOLD
@@ -48,7 +48,7 @@ def plan(
     """Decide about every stale row; refuse a storage directory that cannot be the right one."""
     total = stale_rows.count(url, threshold)
     require_known_sites(url, storage)
-    tally = Tally()
+    tally = DocumentTally()
     expected: list[Result[SiteCounts]] = []
     for row in stale_rows.read(url, threshold):
         expected.append(decide_unread(row) or _counted(row, storage, tally))
@@ -83,7 +83,7 @@ def require_batch_size(size: int | None) -> None:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 
-def _counted(row: StaleRow, storage: Counted, tally: Tally) -> Result[SiteCounts]:
+def _counted(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
     subdomain, expected = row[0], max(row[1] or 0, 0)
     try:
         documents = storage.documents(subdomain)

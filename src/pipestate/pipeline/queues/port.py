@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where a call goes. Without the module it can be recognised in a queue, but not enqueued."""
 
     queue: str
@@ -42,7 +42,7 @@ class Place:
 class Call:
     """One call to be enqueued."""
 
-    place: Place
+    place: Destination
     kwargs: Mapping[str, Any]
 
 
@@ -52,7 +52,7 @@ class Alive:
 
     calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
-    def of(self, subdomain: str, place: Place | None) -> int:
+    def of(self, subdomain: str, place: Destination | None) -> int:
         return 0 if place is None else self.calls.get((subdomain, place.name), 0)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from pipestate.errors import ConfigError
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.config import SECTION, QueueConfig
-from pipestate.pipeline.queues.port import Alive, Call, Place
+from pipestate.pipeline.queues.port import Alive, Call, Destination
 from pipestate.pipeline.reconcile.missing import Missing, nobody_knows
 from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
 from pipestate.pipeline.storage import Documents
@@ -194,7 +194,7 @@ def _coordinator(
     return Result(recovery, SubjectOutcome.RECOVERED, f"{reason}, {lost}")
 
 
-def _can_send(place: Place | None) -> bool:
+def _can_send(place: Destination | None) -> bool:
     return place is not None and place.importable
 
 
@@ -202,7 +202,7 @@ def _unknown(key: str) -> str:
     return f"nothing says what to enqueue: write {key} under [{SECTION}] in alembic.ini"
 
 
-def _call(place: Place, site: StuckSite, extra: Mapping[str, Any]) -> Call:
+def _call(place: Destination, site: StuckSite, extra: Mapping[str, Any]) -> Call:
     known = {"subdomain": site.subdomain, "run_id": f"{site.subdomain}_recovered"}
     return Call(place, {**known, **extra})
 

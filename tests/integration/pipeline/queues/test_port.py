@@ -8,13 +8,13 @@ from pipestate.errors import Unreachable
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear, restore
 from pipestate.pipeline.queues.figures import Figures, figures
-from pipestate.pipeline.queues.port import Blocked, Call, DamagedExport, Obstacle, Place, Queues, State
+from pipestate.pipeline.queues.port import Blocked, Call, DamagedExport, Destination, Obstacle, Queues, State
 from queue_beds import QUEUES, QueueBed
 from queue_scene import lines
 
 FAILED = Obstacle("ocr", State.FAILED, "ocr_page_job")
 DEFERRED = Obstacle("ocr", State.DEFERRED, "ocr_complete_coordinator")
-JOB = Place("ocr", "clerk.workers.ocr_page_job", 600)
+JOB = Destination("ocr", "clerk.workers.ocr_page_job", 600)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
-from pipestate.pipeline.backfill.storage_check import Tally
+from pipestate.pipeline.backfill.storage_check import DocumentTally
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.stages import STAGES
 from pipestate.pipeline.storage import Documents
@@ -74,7 +74,7 @@ def test_counters_are_never_impossible(expecting: int, found: Documents) -> None
 def test_a_directory_is_plausible_when_one_site_in_ten_has_a_document(
     rows: list[tuple[int, Documents]],
 ) -> None:
-    tally = Tally()
+    tally = DocumentTally()
     for expecting, found in rows:
         tally.add(expecting, found)
     expect = [found for expecting, found in rows if expecting > 0]

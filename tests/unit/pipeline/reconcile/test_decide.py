@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from pipestate.errors import ConfigError
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.config import QueueConfig
-from pipestate.pipeline.queues.port import Alive, Place
+from pipestate.pipeline.queues.port import Alive, Destination
 from pipestate.pipeline.reconcile.decide import Action, Facts, Recovery, decide
 from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
 from pipestate.pipeline.stages import STAGES
 from pipestate.pipeline.storage import Documents
 
 SITE = "a.gov"
-JOBS = {stage: Place(stage, f"clerk.workers.{stage}_job") for stage in STAGES}
-COORDINATORS = {stage: Place(stage, f"clerk.workers.{stage}_done") for stage in STAGES}
+JOBS = {stage: Destination(stage, f"clerk.workers.{stage}_job") for stage in STAGES}
+COORDINATORS = {stage: Destination(stage, f"clerk.workers.{stage}_done") for stage in STAGES}
 CONFIG = QueueConfig(JOBS, COORDINATORS)
 
 
@@ -109,8 +109,8 @@ def test_the_application_says_which_jobs_are_missing() -> None:
     assert told(none) == (Action.COORDINATOR, ["deploy_done"])
 
 
-@pytest.mark.parametrize("place", [None, Place("deploy", "deploy_job")])
-def test_what_cannot_be_enqueued_needs_a_person(place: Place | None) -> None:
+@pytest.mark.parametrize("place", [None, Destination("deploy", "deploy_job")])
+def test_what_cannot_be_enqueued_needs_a_person(place: Destination | None) -> None:
     jobs = {} if place is None else {"deploy": place}
     site = make_site("deploy", {"deploy": Counters(1, 0, 1)})
     result = decide(site, make_facts(config=QueueConfig(jobs, COORDINATORS)))

@@ -16,7 +16,7 @@ from pipestate.pipeline.queues.port import Blocked, Exported
 from pipestate.pipeline.queues.rq.connection import pages
 from pipestate.pipeline.queues.rq.content import as_content
 from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
-from pipestate.pipeline.queues.rq.registries import Entry
+from pipestate.pipeline.queues.rq.registries import RegistryEntry
 from pipestate.pipeline.queues.rq.stored_job import StoredJob, read_jobs
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Subje
 
 
 def _as_planned(job: Blocked, stored: StoredJob) -> bool:
-    entry = Entry(job.id, stored.call, b"data" not in stored.fields, stored.text("status") or "")
+    entry = RegistryEntry(job.id, stored.call, b"data" not in stored.fields, stored.text("status") or "")
     return entry.gone == job.dangling and entry.blocks(job.obstacle)
 
 

@@ -23,7 +23,7 @@ from pipestate.pipeline.probe import count_blocked
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.figures import Figures, figures
-from pipestate.pipeline.queues.port import Blocked, Exported, Place, State
+from pipestate.pipeline.queues.port import Blocked, Destination, Exported, State
 from pipestate.pipeline.queues.rq import RqQueues, connection
 from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
 from queue_scene import COORDINATOR, OCR, Scene, contents, lines
@@ -190,7 +190,9 @@ def test_other_names_for_queues_and_functions(queues_url: str, scene: Scene, fil
     other.fail_many(2, "app.read_page")
     other.defer("app.pages_done", on=[other.enqueue("scans", "app.read_page")])
     scene.fail_many(1)
-    config = QueueConfig({"ocr": Place("scans", "app.read_page")}, {"ocr": Place("build", "app.pages_done")})
+    config = QueueConfig(
+        {"ocr": Destination("scans", "app.read_page")}, {"ocr": Destination("build", "app.pages_done")}
+    )
     assert counts(scene, config) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
     assert apply(scene, plan(scene, config), file).deleted == Figures(1, 2, 0)
     assert counts(scene) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
