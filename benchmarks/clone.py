@@ -25,7 +25,7 @@ from pipestate.rehearse.clone import vacuum
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying.making import Making, Told
 from pipestate.rehearse.copying.schema import Dump
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
 VERSION = 18
 MOST = 1.2
@@ -39,7 +39,7 @@ MORE = (
 def clone(production: URL, target: URL, directory: Path) -> URL:
     """Copy as --clone does."""
     dump = Dump(directory / "schema.dump", VERSION)
-    return Making(production, target, dump, Wanted(2**50), Told()).make()
+    return Making(production, target, dump, WantedClone(2**50), Told()).make()
 
 
 def pipe(production: URL, target: URL, _directory: Path) -> URL:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from bed import Database
 from books import block
 from pipestate.backfill.find import Found, find_backfill
-from pipestate.backfill.loop import How, Outcome, run
+from pipestate.backfill.loop import BackfillResult, How, run
 from pipestate.ledger.install import install
 from pipestate.runbook.lint import load
 
@@ -60,7 +60,7 @@ class Orders:
             f"WHERE n < {last}) SELECT n FROM n WHERE n <= {last}"
         )
 
-    def run(self, sql: str = FILL, *, size: Any = None, **options: Any) -> Outcome:
+    def run(self, sql: str = FILL, *, size: Any = None, **options: Any) -> BackfillResult:
         """Run it; `table` and `key` go to the page, the others say how."""
         page = {name: options.pop(name) for name in ("table", "key") if name in options}
         with by_itself(self.database) as connection:

@@ -22,8 +22,8 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from pipestate.config import parse_url
 from pipestate.db import reader
 from pipestate.embedded import embedded_binaries, embedded_server
+from pipestate.engines.engine import engine_of
 from pipestate.pipeline.demo.redis_server import embedded_redis
-from pipestate.world import look
 
 # Workers may share a server: what others hold in their databases is not meant.
 ADVISORY_LOCKS_HERE = (
@@ -186,7 +186,7 @@ class Borrowed(Database):
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """Look as a gate does under its lock, inside of the transaction."""
-        with look(self.connection):
+        with engine_of(self.connection).look(self.connection):
             yield self.connection
 
 

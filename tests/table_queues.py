@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from pipestate.errors import Unreachable
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import (
     Alive,
     Blocked,
@@ -81,39 +81,41 @@ class TableQueues:
             if _name(function) == obstacle.function
         ]
 
-    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
         for job in jobs:
             row = self._row(job.id)
             if row is None:
-                yield Outcome.GONE
+                yield SubjectOutcome.GONE
             elif row[2] != job.obstacle.state:
-                yield Outcome.CHANGED
+                yield SubjectOutcome.CHANGED
             else:
                 content = dict(zip(("number", "function", "kwargs"), (row[0], *row[3:]), strict=True))
                 yield Exported(job, content, proof=row)
 
-    def clear(self, jobs: Sequence[Exported]) -> Iterator[Outcome]:
+    def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         for exported in jobs:
             with self._transaction():
                 row = self._row(exported.job.id)
                 if row == exported.proof:
                     self.table.execute("DELETE FROM job WHERE id = ?", (exported.job.id,))
             yield (
-                Outcome.GONE if row is None else _if(row == exported.proof, Outcome.DELETED, Outcome.CHANGED)
+                SubjectOutcome.GONE
+                if row is None
+                else _if(row == exported.proof, SubjectOutcome.DELETED, SubjectOutcome.CHANGED)
             )
 
-    def check(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         for saved in jobs:
             if set(saved.content) != {"number", "function", "kwargs"}:
                 raise DamagedExport(saved.where, "this is no job of the table")
-            yield _if(self._row(saved.job.id) is None, Outcome.RESTORED, Outcome.EXISTS)
+            yield _if(self._row(saved.job.id) is None, SubjectOutcome.RESTORED, SubjectOutcome.EXISTS)
 
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         for saved in jobs:
             values = (saved.content["number"], saved.job.id, saved.job.obstacle.queue)
             what = (saved.job.obstacle.state, saved.content["function"], saved.content["kwargs"])
             done = self.table.execute("INSERT OR IGNORE INTO job VALUES (?, ?, ?, ?, ?, ?)", (*values, *what))
-            yield _if(done.rowcount == 1, Outcome.RESTORED, Outcome.EXISTS)
+            yield _if(done.rowcount == 1, SubjectOutcome.RESTORED, SubjectOutcome.EXISTS)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -138,5 +140,5 @@ def _name(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def _if(condition: bool, yes: Outcome, no: Outcome) -> Outcome:
+def _if(condition: bool, yes: SubjectOutcome, no: SubjectOutcome) -> SubjectOutcome:
     return yes if condition else no

@@ -18,7 +18,8 @@ HOW_TO_NAME_A_DATABASE = (
     "give --database-url (Alembic: -x url=...), or set PIPESTATE_DATABASE_URL or DATABASE_URL, "
     "or sqlalchemy.url in alembic.ini"
 )
-DRIVERS = {"postgresql": "postgresql+psycopg2", "postgres": "postgresql+psycopg2", "sqlite": "sqlite"}
+PSYCOPG2 = "postgresql+psycopg2"
+DRIVERS = {"postgresql": PSYCOPG2, "postgres": PSYCOPG2, "sqlite": "sqlite"}
 # What asyncpg and psycopg 3 take after the `?` of a URL and psycopg2 does not; asyncpg's `ssl` is everybody's `sslmode`.
 OF_OTHER_DRIVERS = (
     "async_fallback",
@@ -94,9 +95,8 @@ def parse_url(text: str, *, source: str = "the database URL") -> "URL":
     backend = url.drivername.partition("+")[0]
     if backend not in DRIVERS:
         raise ConfigError(f"{source} names {backend}; pipestate works with PostgreSQL and SQLite")
-    if backend != "sqlite":
-        url = _for_psycopg2(url)
-    return url.set(drivername=DRIVERS[backend])
+    ours = _for_psycopg2(url) if DRIVERS[backend] == PSYCOPG2 else url
+    return ours.set(drivername=DRIVERS[backend])
 
 
 def as_env_py_wants(url: "URL", own: str | None) -> "URL":

@@ -1,39 +1,23 @@
 """Connections: a reader that cannot write, whatever the SQL says, and a writer for the ledger."""
 
-import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 
 from pipestate.config import shown, without_secrets
-from pipestate.drivers import TAKES_NO_WRITES, cause_of, message, on_sqlite, refuses_writes
+from pipestate.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes
+from pipestate.engines.engine import engine_of
+from pipestate.engines.postgresql import CONNECT_ARGUMENTS
 from pipestate.errors import Unreachable
-from pipestate.interrupt import is_stopped, listen, telling
-from pipestate.world import authorize, set_world
+from pipestate.interrupt import telling
 
-CONNECT_TIMEOUT_S = 10
-CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
 CONFLICT = "conflict with recovery"  # the connection is gone, and with it the code: only the words are left
 
-# For one transaction, not for the session and not at its start: PgBouncer refuses a connection that
-# brings such options, and hands the next transaction to another session.
-# `row_security = off`: a check fails where a policy would hide rows from it, instead of passing.
-# One statement a call: not every driver takes several.
-SETTINGS = (
-    "SET LOCAL TimeZone = 'UTC'",
-    "SET LOCAL standard_conforming_strings = on",
-    "SET LOCAL row_security = off",
-)
-
 _MEANT: ContextVar[URL] = ContextVar("meant")  # what a shared engine connects to now
-
-SEARCH = text("SELECT pg_catalog.set_config('search_path', :path, true)")
 
 
 @contextmanager
@@ -52,17 +36,7 @@ def reader(
         reachable(url),
         _connected(url, engine or engine_for(url, readonly=True)) as plain,
     ):
-        if url.get_backend_name() == "sqlite":
-            on_sqlite(plain, _lock_down)
-            yield plain
-            return
-        connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        if snapshot is not None:
-            connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-        if path:
-            connection.execute(SEARCH, {"path": _quoted(connection, path)})
-        set_world(connection)  # from this query on the transaction cannot be made to write
-        yield connection
+        yield engine_of(url).begin_reading(plain, snapshot=snapshot, path=path)
 
 
 @contextmanager
@@ -82,28 +56,13 @@ def writer(url: URL) -> Iterator[Connection]:
     """A connection inside a transaction that is committed at the end."""
     rolled_back = "what ran was cancelled and rolled back"
     with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
-        if url.get_backend_name() != "sqlite":
-            apply_settings(connection)
+        engine_of(url).begin_writing(connection)
         yield connection
-
-
-def apply_settings(connection: Connection) -> None:
-    """PostgreSQL: make this transaction independent of what the role or the database has set."""
-    for setting in SETTINGS:
-        connection.exec_driver_sql(setting)
 
 
 def engine_for(url: URL, *, readonly: bool = False) -> Engine:
     """An engine without a pool: a command connects, works and goes."""
-    if url.get_backend_name() != "sqlite":
-        listen()
-        # SQLAlchemy would ask each new connection for the type hstore, which then is a text instead.
-        return create_engine(url, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS, use_native_hstore=False)
-    if readonly and url.database and url.database != ":memory:" and not Path(url.database).is_file():
-        raise Unreachable(f"there is no file {url.database}: check the path in the URL")
-    engine = create_engine(url, poolclass=NullPool)
-    event.listen(engine, "connect", _foreign_keys_on)
-    return engine
+    return engine_of(url).create_engine(url, readonly=readonly)
 
 
 def shared_engine() -> Engine:
@@ -147,19 +106,6 @@ def send(connection: Connection, *statements: str) -> None:
         connection.exec_driver_sql(statement)
 
 
-def set_deadline(connection: Connection, seconds: float) -> None:
-    """SQLite: interrupt the statements that follow when the time is over, or Ctrl-C was heard elsewhere."""
-    end = time.monotonic() + seconds
-    on_sqlite(
-        connection,
-        lambda driver: driver.set_progress_handler(lambda: time.monotonic() > end or is_stopped(), 10_000),
-    )
-
-
-def _quoted(connection: Connection, names: Sequence[str]) -> str:
-    return ", ".join(connection.dialect.identifier_preparer.quote_identifier(name) for name in names)
-
-
 def _cannot_reach(url: URL, error: DBAPIError) -> str:
     reason = _reason(url, error)
     if CONFLICT in reason:
@@ -174,15 +120,3 @@ def _reason(url: URL, error: DBAPIError) -> str:
     """Say in one line what the driver said, without the question that libpq puts behind it."""
     said = " ".join(message(error).split()).partition(" Is the server running ")[0]
     return without_secrets(said, url)
-
-
-def _foreign_keys_on(driver: Any, _record: object) -> None:
-    driver.execute("PRAGMA foreign_keys = ON")
-
-
-def _lock_down(driver: sqlite3.Connection) -> None:
-    driver.isolation_level = None
-    driver.execute("PRAGMA query_only = ON")
-    driver.execute("BEGIN")
-    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes the snapshot
-    driver.set_authorizer(authorize)

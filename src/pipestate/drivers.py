@@ -17,6 +17,7 @@ from sqlalchemy.util import await_only
 T = TypeVar("T")
 # PostgreSQL's numbers for two types that asyncpg reads otherwise than everybody else.
 CHAR, REAL = 18, 700
+KEEP_NO_PLANS = ("psycopg2", "pysqlite", "aiosqlite")
 TAKES_NO_WRITES = "takes no writes: it is a standby, or read-only by a setting; name the primary"
 _NUMBERS = count(1)
 
@@ -33,15 +34,6 @@ def message(error: DBAPIError) -> str:
     if said is not None and type(said).__module__.startswith("sqlalchemy.") and said.__cause__ is not None:
         said = said.__cause__
     return str(said).strip()
-
-
-def server_version(connection: Connection) -> str:
-    """Read the server's version; psycopg2 was told of it when it connected."""
-    if connection.dialect.driver == "psycopg2":
-        driver: Any = connection.connection.driver_connection
-        return str(driver.get_parameter_status("server_version"))
-    query = "SELECT sqlite_version()" if connection.dialect.name == "sqlite" else "SHOW server_version"
-    return str(connection.exec_driver_sql(query).scalar_one())
 
 
 def refuses_writes(error: DBAPIError) -> bool:
@@ -62,8 +54,7 @@ def planned_anew(connection: Connection, sql: str) -> str:
 
     A revision changes tables, and an old plan of a `SELECT *` would fail from then on.
     """
-    keeps = connection.dialect.name == "postgresql" and connection.dialect.driver != "psycopg2"
-    return f"{sql}\n/* {next(_NUMBERS)} */" if keeps else sql
+    return sql if connection.dialect.driver in KEEP_NO_PLANS else f"{sql}\n/* {next(_NUMBERS)} */"
 
 
 def on_sqlite(connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:

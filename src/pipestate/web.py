@@ -29,7 +29,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebAnswer:
     """What came back: the status, and as much of the body as was asked for."""
 
     status: int
@@ -73,12 +73,12 @@ def call(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     most: int = 0,
-) -> Answer:
+) -> WebAnswer:
     """Send one request and read at most so many bytes of the answer; Unreachable where none comes in time.
 
     The limit holds for everything together: names, connecting, an answer that trickles.
     """
-    came: SimpleQueue[Answer | PipestateError] = SimpleQueue()
+    came: SimpleQueue[WebAnswer | PipestateError] = SimpleQueue()
     own = {"User-Agent": f"pipestate/{__version__}", **(headers or {})}
     if address.authorization:
         own = {"Authorization": address.authorization, **own}
@@ -107,7 +107,7 @@ def _call(
     headers: Mapping[str, str],
     timeout_s: float,
     most: int,
-) -> Answer:
+) -> WebAnswer:
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -118,10 +118,10 @@ def _call(
     request = Request(address.url, data=body, headers=dict(headers), method=method)
     try:
         with build_opener(Stay).open(request, timeout=timeout_s) as answer:
-            return Answer(answer.status, answer.read(most) if most else b"")
+            return WebAnswer(answer.status, answer.read(most) if most else b"")
     except HTTPError as error:
         with error:
-            return Answer(error.code)
+            return WebAnswer(error.code)
     except Exception as error:  # urllib, http.client, ssl and sockets each have errors of their own
         if isinstance(getattr(error, "reason", error), TimeoutError):
             raise _late(address, timeout_s) from error

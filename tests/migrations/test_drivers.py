@@ -13,7 +13,7 @@ from bed import Database, Postgres, Sqlite
 from legacy import everything_legacy
 from pipestate.ddl.failure import MigrationError
 from pipestate.gate import GateClosed
-from pipestate.gate.online import require_transaction
+from pipestate.gate.postgresql import require_transaction
 from programs import run_program
 from shops import LOG, OLD, Shop, open_shop
 from through import connected

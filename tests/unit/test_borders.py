@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pipestate.engines.world import WORLD
 from pipestate.runbook.lint import load
 from pipestate.schema import legacy_metadata, metadata
-from pipestate.world import WORLD
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "pipestate"
@@ -34,7 +34,7 @@ LAYERS = (
         "config",
         "plugins",
         "drivers",
-        "world",
+        "engines",
         "db",
         "embedded",
         "web",
@@ -239,6 +239,118 @@ def test_the_names_are_there_to_be_found() -> None:
     assert {path.suffix for path in TEXTS} >= {".py", ".sql", ".html", ".css", ".json", ".md"}
 
 
+# --- One implementation an engine --------------------------------------------------------------------
+
+NAMES = frozenset({"postgresql", "sqlite"})
+# Where the name of an engine is compared with a value, and why it is there and nowhere else.
+COMPARED = {
+    "runbook/model.py": "the dialect of a block is a value of the format: two predicates say what it means",
+    "runbook/block.py": "what stands behind `-- dialect:` is read here, and refused where it is something else",
+}
+
+
+def named_constants(sources: dict[Path, ast.Module]) -> set[str]:
+    """Find the names that some module gives to the name of an engine: a comparison with one is the same."""
+    return {
+        target.id
+        for tree in sources.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value in NAMES
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def compares_engines(tree: ast.Module, constants: set[str]) -> list[int]:
+    """List the lines that compare a value with the name of an engine, however that is written."""
+    found = []
+    for node in ast.walk(tree):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            operands = [node.value]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("startswith", "endswith"):
+            operands = node.args
+        if any(names_engine(each, constants) for each in operands):
+            found += [operands[0].lineno]
+    return found
+
+
+def names_engine(operand: ast.expr, constants: set[str]) -> bool:
+    if isinstance(operand, ast.Tuple | ast.List | ast.Set):
+        return any(names_engine(each, constants) for each in operand.elts)
+    if isinstance(operand, ast.Constant):
+        return operand.value in NAMES
+    called = operand.id if isinstance(operand, ast.Name) else getattr(operand, "attr", "")
+    return called in constants
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'x.dialect.name == "sqlite"',
+        '"postgresql" != url.get_backend_name()',
+        'name in ("sqlite", "duckdb")',
+        "name == SQLITE",
+        "name is not Dialect.SQLITE",
+        'name.startswith("postgresql")',
+        'match name:\n    case "sqlite":\n        pass',
+    ],
+)
+def test_a_comparison_is_seen_however_it_is_written(source: str) -> None:
+    assert compares_engines(ast.parse(source), {"SQLITE"})
+    assert not compares_engines(
+        ast.parse('CLOCK["sqlite"]; CLOCK[name]; name in CLOCK; ask("sqlite")'), set()
+    )
+
+
+def test_no_branch_asks_for_the_name_of_an_engine() -> None:
+    """What an engine does differently is registered under its name, and chosen once."""
+    sources = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    constants = named_constants(sources)
+    found = {
+        called(path): lines for path, tree in sources.items() if (lines := compares_engines(tree, constants))
+    }
+    assert found.keys() == COMPARED.keys(), found
+
+
+ENGINES = [path for path in FILES if path.name == "engine.py"]
+
+
+def has(module: str) -> set[str]:
+    """List what a module or a package offers: its functions and constants, or what it names in `__all__`."""
+    loaded = import_module(module)
+    own = {name for name, value in vars(loaded).items() if getattr(value, "__module__", None) == module}
+    return set(getattr(loaded, "__all__", own))
+
+
+def wanted(path: Path) -> tuple[set[str], set[str]]:
+    """Read the functions, and the facts, that the protocol in an `engine.py` asks of each engine."""
+    (protocol,) = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
+    functions = {node.name for node in protocol.body if isinstance(node, ast.FunctionDef)}
+    facts = {ast.unparse(node.target) for node in protocol.body if isinstance(node, ast.AnnAssign)}
+    return functions, facts
+
+
+@pytest.mark.parametrize("path", ENGINES, ids=called)
+def test_both_engines_have_the_same_functions(path: Path) -> None:
+    package = ".".join(("pipestate", *path.relative_to(PACKAGE).parts[:-1]))
+    functions, facts = wanted(path)
+    for engine in sorted(NAMES):
+        module = f"{package}.{engine}"
+        assert {name for name in has(module) if not name.startswith("_")} == functions
+        assert facts <= vars(import_module(module)).keys()
+
+
+def test_every_pair_of_engines_has_its_protocol() -> None:
+    places = {
+        path.parent for path in SHIPPED if {path.stem, path.parent.name} & NAMES and path.suffix == ".py"
+    }
+    pairs = {place.parent if place.name in NAMES else place for place in places}
+    assert pairs == {path.parent for path in ENGINES}
+
+
 # --- What others may import -------------------------------------------------------------------------
 
 
@@ -277,6 +389,16 @@ def test_every_setting_of_a_look_is_documented() -> None:
 
 
 # --- The rest --------------------------------------------------------------------------------------
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """One name for one idea: a reader who sees an `Outcome` must not ask whose."""
+    places: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, set()).add(f"{called(path)}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 def test_alembic_is_not_shadowed() -> None:

@@ -11,7 +11,7 @@ from pipestate.errors import ConfigError
 from pipestate.runbook.model import Backfill
 
 
-class Engine(Protocol):
+class BackfillEngine(Protocol):
     """What each engine must have; the modules of their names say what the functions do."""
 
     def begin(self, connection: Connection) -> None: ...
@@ -29,10 +29,10 @@ class Engine(Protocol):
     def lag(self, connection: Connection) -> float: ...
 
 
-ENGINES: Mapping[str, Engine] = {"postgresql": postgresql, "sqlite": sqlite}
+ENGINES: Mapping[str, BackfillEngine] = {"postgresql": postgresql, "sqlite": sqlite}
 
 
-def engine_of(connection: Connection) -> Engine:
+def engine_of(connection: Connection) -> BackfillEngine:
     name = connection.dialect.name
     if name not in ENGINES:
         raise ConfigError(f"backfills know {' and '.join(ENGINES)}, not {name}")

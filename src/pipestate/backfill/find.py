@@ -7,7 +7,7 @@ from hashlib import sha256
 from pipestate.chain.position import Place, Position
 from pipestate.errors import ConfigError
 from pipestate.ledger.backfills import Work
-from pipestate.runbook.engines import ledger_names
+from pipestate.runbook.engines import as_read_by
 from pipestate.runbook.model import Backfill, Phase, Runbook
 
 HOW = (
@@ -91,5 +91,4 @@ def require_phase(found: Found, position: Position) -> None:
 
 
 def _as_read_by(backfill: Backfill, dialect: str) -> Backfill:
-    sql = ledger_names(backfill.sql) if dialect == "sqlite" else backfill.sql
-    return replace(backfill, sql=sql, dialect=dialect)
+    return replace(backfill, sql=as_read_by(dialect, backfill.sql), dialect=dialect)

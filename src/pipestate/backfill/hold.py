@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.engine import Engine
+from pipestate.backfill.engine import BackfillEngine
 from pipestate.backfill.failure import reason
 from pipestate.backfill.source import Key
 from pipestate.errors import Unreachable
@@ -24,7 +24,7 @@ class Hold:
     def __init__(
         self,
         connection: Connection,
-        engine: Engine,
+        engine: BackfillEngine,
         key: Key,
         max_lag_s: float | None,
         on_wait: Callable[[str], None],

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.backfill import look
-from pipestate.backfill.engine import Engine, engine_of
+from pipestate.backfill.engine import BackfillEngine, engine_of
 from pipestate.backfill.failure import BackfillFailed, is_locked, reason
 from pipestate.backfill.find import Found
 from pipestate.backfill.hold import Hold
@@ -48,7 +48,7 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BackfillResult:
     """What a run did. `resumed_after` is the key at which an earlier one stopped."""
 
     address: str
@@ -65,7 +65,7 @@ class Outcome:
         return 1 if self.rows_left else 0
 
 
-def run(connection: Connection, found: Found, how: How, *, revision: str | None = None) -> Outcome:
+def run(connection: Connection, found: Found, how: How, *, revision: str | None = None) -> BackfillResult:
     """Run a backfill on a connection that commits every statement by itself; batches begin by hand."""
     engine = engine_of(connection)
     require_ledger(connection)
@@ -83,7 +83,7 @@ class Run:
     def __init__(
         self,
         connection: Connection,
-        engine: Engine,
+        engine: BackfillEngine,
         backfill: Backfill,
         work: Work,
         key: Key,
@@ -98,12 +98,12 @@ class Run:
         self.is_proven = False
         self.updated = self.batches = 0
 
-    def to_its_end(self) -> Outcome:
+    def to_its_end(self) -> BackfillResult:
         """Walk from where the last run stopped, look, walk once more where that helps, and look again."""
         began = time.monotonic()
         resumed = self._find_start()
         if self.progress.finished:
-            return self._outcome(began, None)
+            return self._result(began, None)
         self._walk()
         left = self._left()
         if 0 < left < self.progress.rows_updated:
@@ -111,7 +111,7 @@ class Run:
             self._walk()
             left = self._left()
         self._end(left)
-        return self._outcome(began, resumed)
+        return self._result(began, resumed)
 
     def told(self) -> str:
         """Say what was done, for whoever interrupts."""
@@ -219,8 +219,8 @@ class Run:
             f"({many(self.updated, 'row')} in this run): fix those rows, then run the same again"
         )
 
-    def _outcome(self, began: float, resumed: str | None) -> Outcome:
-        return Outcome(
+    def _result(self, began: float, resumed: str | None) -> BackfillResult:
+        return BackfillResult(
             self.work.address,
             self.key.table,
             self.key.column,

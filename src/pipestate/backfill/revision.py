@@ -10,6 +10,7 @@ from pipestate.backfill.loop import How, run
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.notice import warn
+from pipestate.engines.engine import engine_of
 from pipestate.errors import PipestateError
 from pipestate.gate.question import runbooks_of
 from pipestate.ledger.owners import require_trusted
@@ -20,11 +21,11 @@ from pipestate.runbook.update import matching, without_range
 
 
 def run_in_revision(name: str) -> None:
-    """Run it online, demand it in a script; on SQLite, where nobody else can write meanwhile, run it at once."""
+    """Run it online, demand it in a script; in a file, where nobody else can write meanwhile, run it at once."""
     with _told():
         found = _find(name)
         own = found.backfill
-        if own.dialect == "sqlite":
+        if engine_of(op.get_context()).IS_FILE:
             sql.emit(without_range(own.sql, own.dialect))
         elif sql.is_offline():
             sql.refuse_when(
@@ -48,11 +49,11 @@ def _run_online(found: Found) -> None:
         require_ledger(connection)
         require_trusted(connection)
         how = How(on_wait=lambda said: warn("%s", said))
-        outcome = run(connection, found, how, revision=sql.current_revision() or None)
-    if outcome.rows_left:
+        result = run(connection, found, how, revision=sql.current_revision() or None)
+    if result.rows_left:
         raise MigrationError(
-            f"{found.address} has updated {many(outcome.rows_updated, 'row')}, and {many(outcome.rows_left, 'row')} of "
-            f"{outcome.table} still match: fix them or the UPDATE at {found.backfill.block}, then run the same again"
+            f"{found.address} has updated {many(result.rows_updated, 'row')}, and {many(result.rows_left, 'row')} of "
+            f"{result.table} still match: fix them or the UPDATE at {found.backfill.block}, then run the same again"
         )
 
 

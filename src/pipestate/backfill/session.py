@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.engine import Engine
+from pipestate.backfill.engine import BackfillEngine
 from pipestate.errors import Unreachable
 
 TURN_PATIENCE_S, PAUSE_S = 2.0, 0.05
@@ -28,7 +28,7 @@ def transaction(connection: Connection, begin: Callable[[Connection], None]) -> 
 
 
 @contextmanager
-def turn(connection: Connection, engine: Engine, address: str) -> Iterator[None]:
+def turn(connection: Connection, engine: BackfillEngine, address: str) -> Iterator[None]:
     """Hold the lock of a backfill; refuse where another run has it.
 
     The session of a run that was killed may live on for a moment, so this waits for one.

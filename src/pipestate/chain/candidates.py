@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipestate.chain.graph import Chain
+from pipestate.engines.choice import choose
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -21,12 +22,18 @@ WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT
   AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
 ORDER BY 1, 2
 """
-# In a database with a schema for each tenant: the tenant's alone, and by its name where that is known.
-WITHIN = "AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
 SQLITE = """
 SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
 WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%') ORDER BY 2
 """
+EVERYWHERE = {"postgresql": POSTGRESQL.format(more=""), "sqlite": SQLITE}
+# In a database with a schema for each tenant: the tenant's alone, and by its name where that is known.
+WITHIN = {
+    "postgresql": POSTGRESQL.format(
+        more="AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
+    ),
+    "sqlite": SQLITE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,9 @@ def find_candidates(
     """Look through the catalogue; with `schema`, in that one alone, for a table of that name where one is given."""
     from sqlalchemy import text
 
-    if connection.dialect.name == "sqlite":
-        rows = connection.execute(text(SQLITE))
-    elif schema is None:
-        rows = connection.execute(text(POSTGRESQL.format(more="")))
-    else:
-        rows = connection.execute(text(POSTGRESQL.format(more=WITHIN)), {"schema": schema, "table": table})
+    known = EVERYWHERE if schema is None else WITHIN
+    query = choose(known, connection)
+    rows = connection.execute(text(query), {} if schema is None else {"schema": schema, "table": table})
     return [
         Candidate(schema, table, bool(visible), bool(readable)) for schema, table, visible, readable in rows
     ]

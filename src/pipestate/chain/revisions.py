@@ -8,7 +8,7 @@ from pipestate.chain.project import Named
 from pipestate.errors import ConfigError
 from pipestate.paths import from_here
 from pipestate.runbook.finding import Finding
-from pipestate.runbook.model import Check, Phase, Runbook, View
+from pipestate.runbook.model import Check, Phase, Runbook, View, is_variant
 
 
 def names_revisions(runbook: Runbook) -> bool:
@@ -64,7 +64,7 @@ def _unknown_to_phase(phase: Phase, known: Container[str]) -> Iterator[tuple[str
 
 def _in_block(block: object, what: str) -> Iterator[Finding]:
     """Place a finding at the block of the page: a variant beside it has its revisions from there."""
-    if isinstance(block, Check | View) and block.dialect != "sqlite":
+    if isinstance(block, Check | View) and not is_variant(block):
         path, _, line = block.block.rpartition(":")
         yield Finding(path, int(line), f"{'view' if isinstance(block, View) else 'check'} {block.id}: {what}")
 

@@ -67,9 +67,9 @@ def backfill(
     if dry_run:
         show(render.forecast_as_data, render.forecast_as_lines, forecast(to, found, batch_size), json_)
         return
-    outcome = run(to, found, batch_size, max_lag)
-    show(render.outcome_as_data, render.outcome_as_lines, outcome, json_)
-    raise typer.Exit(outcome.exit_code)
+    result = run(to, found, batch_size, max_lag)
+    show(render.result_as_data, render.result_as_lines, result, json_)
+    raise typer.Exit(result.exit_code)
 
 
 def named(to: Target, name: str | None) -> "Found":

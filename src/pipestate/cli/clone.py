@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from pipestate.rehearse.copying.make import Clone
-    from pipestate.rehearse.copying.wanted import Wanted
+    from pipestate.rehearse.copying.wanted import WantedClone
     from pipestate.rehearse.job import Job
 
 PANEL = "Which clone"
@@ -58,7 +58,7 @@ class Where:
     """The clone that is meant: its URL, or what kind of copy is to be made."""
 
     url: "URL | None"
-    wanted: "Wanted | None"
+    wanted: "WantedClone | None"
 
     def source(self, production: TargetIfAny) -> "URL":
         """Return production, or the clone that is there where none is known."""
@@ -101,14 +101,14 @@ def _where(
     keep_clone: bool | None,
 ) -> Where:
     from pipestate.config import parse_url
-    from pipestate.rehearse.copying.wanted import Wanted, read_size
+    from pipestate.rehearse.copying.wanted import WantedClone, read_size
 
     if (on is not None) == bool(clone):
         raise ConfigError(
             "say which clone: --on URL names one, --clone makes one of production; exactly one of the two"
         )
     if on is None:
-        return Where(None, Wanted(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone)))
+        return Where(None, WantedClone(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone)))
     given = {"--max-size": max_size, "--schema-only": schema_only, "--keep-clone": keep_clone}
     for option in (option for option, value in given.items() if value):
         raise ConfigError(

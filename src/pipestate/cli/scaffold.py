@@ -61,11 +61,11 @@ def init(
     """
     from pipestate.chain.read import read_chain
     from pipestate.render.scaffold import advice
-    from pipestate.scaffold.place import Wanted
+    from pipestate.scaffold.place import WantedRevision
     from pipestate.scaffold.start import MESSAGE, draft_start
 
     refuse_shipped(project)
-    wanted = Wanted(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
+    wanted = WantedRevision(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
     started = draft_start(project, read_chain(project), name, wanted)
     write_or_show(started.drafts, advice(started, project.named), dry_run=dry_run)
 
@@ -138,11 +138,13 @@ def revision(
     from pipestate.render.scaffold import next_step
     from pipestate.scaffold.contract import draft_contract
     from pipestate.scaffold.going import read_going
-    from pipestate.scaffold.place import Wanted
+    from pipestate.scaffold.place import WantedRevision
 
     refuse_shipped(project)
     going = read_going(tables or [], columns or [])
-    wanted = Wanted(message or f"drop {going}", rev_id, head, Path(version_path) if version_path else None)
+    wanted = WantedRevision(
+        message or f"drop {going}", rev_id, head, Path(version_path) if version_path else None
+    )
     drafted = draft_contract(
         project, read_chain(project), contract, going, wanted, recheck=recheck or [], engine=engine
     )

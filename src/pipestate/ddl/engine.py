@@ -1,6 +1,6 @@
 """The engine that a revision runs on: one implementation for each, registered by the name of its dialect.
 
-`pipestate.ddl.postgresql` and `pipestate.ddl.sqlite` have the same functions; mypy compares them with `Engine`.
+`pipestate.ddl.postgresql` and `pipestate.ddl.sqlite` have the same functions; mypy compares them with `DdlEngine`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from pipestate.ddl.definitions import Index, Shape
 from pipestate.ddl.failure import MigrationError
 
 
-class Engine(Protocol):
+class DdlEngine(Protocol):
     """What each engine must have; `pipestate.ddl` says what the functions do."""
 
     def add_columns(self, addition: sa.Table) -> None: ...
@@ -106,10 +106,10 @@ class Engine(Protocol):
     def remove_objects(self) -> None: ...
 
 
-ENGINES: Mapping[str, Engine] = {"postgresql": postgresql, "sqlite": sqlite}
+ENGINES: Mapping[str, DdlEngine] = {"postgresql": postgresql, "sqlite": sqlite}
 
 
-def engine() -> Engine:
+def engine() -> DdlEngine:
     """Choose the implementation for the database that is being migrated."""
     name = op.get_context().dialect.name
     if name not in ENGINES:

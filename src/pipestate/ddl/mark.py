@@ -14,6 +14,7 @@ from alembic import op
 from pipestate.ddl import sql
 from pipestate.ddl.direction import is_upgrade
 from pipestate.ddl.failure import MigrationError
+from pipestate.engines.engine import engine_of
 
 SETTING = "pipestate.gate"
 _PASSED = "pipestate_gate"
@@ -36,7 +37,7 @@ NOT_LOCKED = (
 def set_mark(revision: str) -> None:
     """Leave the mark of a revision whose gate is open, or was forced."""
     op.get_context().opts[_PASSED] = revision
-    if op.get_context().dialect.name == "postgresql" and not sql.is_offline():
+    if _is_setting() and not sql.is_offline():
         sql.emit(f"SELECT {setting(revision)}")
 
 
@@ -67,7 +68,7 @@ def require_mark(what: str, *tables: str, more: str = "") -> None:
     message = NO_GATE.format(what=what) + more
     if revision is None:
         raise MigrationError(message)
-    if op.get_context().dialect.name == "postgresql":
+    if _is_setting():
         unlocked = {_is_not_locked(table): NOT_LOCKED.format(what=what, table=table) for table in tables}
         sql.refuse_any({is_missing(revision): message} | unlocked)
     else:
@@ -78,10 +79,14 @@ def require_mark(what: str, *tables: str, more: str = "") -> None:
 def is_marked(revision: str) -> bool:
     """Say whether the gate of this revision has been passed; in a script, whether it was written."""
     context = op.get_context()
-    if context.as_sql or context.dialect.name != "postgresql":
+    if context.as_sql or not _is_setting():
         return bool(context.opts.get(_PASSED) == revision)
     found = op.get_bind().exec_driver_sql(f"SELECT current_setting('{SETTING}', true)").scalar()
     return bool(found == revision)
+
+
+def _is_setting() -> bool:
+    return engine_of(op.get_context()).HAS_SETTINGS
 
 
 def setting(revision: str) -> str:

@@ -7,12 +7,32 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
 from pipestate.ddl.postgresql.locks import LOCK_KEY
+from pipestate.engines.choice import choose
 from pipestate.errors import ConfigError
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import has_ledger
 
-# Where each engine keeps the manifest of its archive.
-MANIFEST = {"postgresql": "pipestate_archive.manifest", "sqlite": "pipestate_archive_manifest"}
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where an engine keeps the manifest of its archive, and how SQL finds a table that it names as `:aside`."""
+
+    schema: str | None
+    name: str
+    there: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+MANIFESTS = {
+    "postgresql": Manifest("pipestate_archive", "manifest", "to_regclass(:aside)"),
+    "sqlite": Manifest(
+        None,
+        "pipestate_archive_manifest",
+        "(SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = trim(:aside, '\"'))",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +50,8 @@ class Archived:
 
 def find(connection: Connection, older_than: timedelta) -> list[Archived]:
     """Find what is in the archive and old enough, oldest first."""
-    dialect = connection.dialect.name
-    schema = "pipestate_archive" if dialect == "postgresql" else None
-    manifest = MANIFEST[dialect]
-    if not inspect(connection).has_table(manifest.removeprefix("pipestate_archive."), schema=schema):
+    manifest = choose(MANIFESTS, connection)
+    if not inspect(connection).has_table(manifest.name, schema=manifest.schema):
         return []
     query = text(
         f"SELECT kind, name, aside, definition ->> 'baseline' AS also, "
@@ -48,10 +66,8 @@ def find(connection: Connection, older_than: timedelta) -> list[Archived]:
 def drop(connection: Connection, things: list[Archived], *, revision: str | None) -> bool:
     """Drop them, and write it into the ledger, where there is one; say whether. The manifest keeps its entries."""
     keeps = has_ledger(connection)
-    if connection.dialect.name == "postgresql":
-        key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
-        if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key):
-            raise ConfigError("a migration is running on this database: run the same again when it is done")
+    if not choose(MAY_GO_ON, connection)(connection):
+        raise ConfigError("a migration is running on this database: run the same again when it is done")
     if returning := [thing.name for thing in things if thing.is_returning]:
         raise ConfigError(
             f"columns of {', '.join(returning)} are on their way back, and their values are nowhere else: run the "
@@ -67,6 +83,20 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
     return keeps
 
 
+def _takes_migration_lock(connection: Connection) -> bool:
+    key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
+    return bool(connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key))
+
+
+def _writes_alone(connection: Connection) -> bool:
+    """Say yes: a file has one writer."""
+    del connection
+    return True
+
+
+MAY_GO_ON = {"postgresql": _takes_migration_lock, "sqlite": _writes_alone}
+
+
 def _archived(
     connection: Connection,
     kind: str,
@@ -77,13 +107,8 @@ def _archived(
     at: datetime,
 ) -> Archived | None:
     """Read one entry of the manifest, which has names as they stand in SQL; None where its table is gone already."""
-    there = {
-        "postgresql": "to_regclass(:aside)",
-        "sqlite": "(SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = trim(:aside, '\"'))",
-    }
-    if connection.execute(
-        text(f"SELECT {there[connection.dialect.name]} IS NULL"), {"aside": aside}
-    ).scalar():
+    there = choose(MANIFESTS, connection).there
+    if connection.execute(text(f"SELECT {there} IS NULL"), {"aside": aside}).scalar():
         return None
     rows = int(connection.execute(text(f"SELECT count(*) FROM {aside}")).scalar_one())
     moment = at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -2,14 +2,16 @@
 
 from alembic import op
 
+from pipestate.engines.engine import engine_of
+
 
 def may_commit() -> bool:
     """Say whether Alembic began the transaction, for this revision alone: then nothing else is committed with it.
 
-    On SQLite nothing commits before the end of the transaction, so nothing speaks against work that would.
+    In a file nothing commits before the end of the transaction, so nothing speaks against work that would.
     """
     context = op.get_context()
-    if context.dialect.name == "sqlite":
+    if engine_of(context).IS_FILE:
         return True
     if context._in_external_transaction or not context._transaction_per_migration:
         return False

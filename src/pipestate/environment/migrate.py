@@ -8,12 +8,12 @@ from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engin
 
 from pipestate.ddl import objects
 from pipestate.ddl.failure import MigrationError, told_plainly
+from pipestate.environment.engine import engine_of
 from pipestate.environment.guard import changes_something, watch
 from pipestate.environment.migration_lock import assert_lock
 from pipestate.environment.options import offline_url, online_url, read_options
 from pipestate.environment.own_tables import include_name
 from pipestate.environment.script import write_script
-from pipestate.environment.session import postgresql_session, sqlite_session
 from pipestate.environment.steps import wrap_steps
 from pipestate.interrupt import listen
 
@@ -90,9 +90,8 @@ def _run_online(context: EnvironmentContext, options: dict[str, str], settings: 
 
 
 def _migrate(context: EnvironmentContext, connection: Connection, settings: Settings) -> None:
-    prepare = sqlite_session if connection.dialect.name == "sqlite" else postgresql_session
     locked = changes_something(context)
-    with prepare(connection, locked=locked):
+    with engine_of(connection).session(connection, locked=locked):
         context.configure(connection=connection, **settings[connection.dialect.name])
         if locked:
             wrap_steps(context.get_context(), before=assert_lock)
@@ -102,7 +101,4 @@ def _migrate(context: EnvironmentContext, connection: Connection, settings: Sett
 
 
 def _engine(url: URL) -> Engine:
-    arguments: dict[str, Any] = {}
-    if url.get_backend_name() == "postgresql":
-        arguments = {"connect_timeout": 10, "application_name": "pipestate alembic"}
-    return create_engine(url, poolclass=NullPool, connect_args=arguments)
+    return create_engine(url, poolclass=NullPool, connect_args=engine_of(url).CONNECT_ARGUMENTS)

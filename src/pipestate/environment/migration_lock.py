@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from alembic.runtime.migration import MigrationContext, RevisionStep
-from sqlalchemy import Connection
 
-from pipestate.ddl.postgresql.locks import assert_lock_held, one_migration_at_a_time
+from pipestate.environment.engine import engine_of
 
 _HELD = "pipestate_migration_lock"
 
@@ -19,12 +18,12 @@ def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
     one of the session, given back at the end. On SQLite the file has one writer anyway.
     """
     connection = migration.connection
-    if connection is None or migration.dialect.name != "postgresql" or migration.opts.get(_HELD):
+    if connection is None or migration.opts.get(_HELD):
         yield
         return
     migration.opts[_HELD] = True
     try:
-        with _held(connection):
+        with engine_of(migration).hold_lock(connection):
             yield
     finally:
         migration.opts[_HELD] = False
@@ -33,15 +32,5 @@ def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
 def assert_lock(migration: MigrationContext, step: RevisionStep | None = None) -> None:
     """Refuse to go on where a pooler has given the connection another session, without the lock."""
     del step
-    if migration.dialect.name == "postgresql":
-        assert migration.connection is not None
-        assert_lock_held(migration.connection)
-
-
-@contextmanager
-def _held(connection: Connection) -> Iterator[None]:
-    inside = connection.in_transaction()
-    with one_migration_at_a_time(connection, of_transaction=inside):
-        if not inside:
-            connection.rollback()  # Alembic begins its own
-        yield
+    assert migration.connection is not None
+    engine_of(migration).assert_lock(migration.connection)

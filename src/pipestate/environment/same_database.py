@@ -1,29 +1,21 @@
 """The database that is migrated is the one that was named, whatever an env.py thinks."""
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 from alembic.runtime.environment import EnvironmentContext
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, Connection
 
-from pipestate import db
 from pipestate.config import shown
+from pipestate.engines.choice import name_of
+from pipestate.environment.engine import engine_of
 from pipestate.errors import ConfigError
 
 OTHER = (
     "env.py would migrate {other}, not {named}, so nothing was done: it takes its URL from settings of its own. "
     "Set those to the same database, or let it read sqlalchemy.url"
-)
-
-# An advisory lock is of one database: whoever sees it there is connected to the same one.
-SEES_LOCK = text(
-    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database "
-    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
-    "AND d.datname = pg_catalog.current_database())"
 )
 
 
@@ -60,18 +52,6 @@ def _require_same(connection: Connection, url: URL) -> None:
 
 def is_same(connection: Connection, url: URL) -> bool:
     """Say whether a connection is to this database, whatever its own URL says."""
-    if connection.dialect.name != url.get_backend_name():
+    if name_of(connection) != name_of(url):
         return False
-    if connection.dialect.name == "sqlite":
-        return _same_file(connection, url)
-    high, low = secrets.randbits(31), secrets.randbits(31)
-    with db.writer(url) as ours:
-        ours.execute(text("SELECT pg_advisory_xact_lock(:high, :low)"), {"high": high, "low": low})
-        return bool(connection.execute(SEES_LOCK, {"high": high, "low": low}).scalar())
-
-
-def _same_file(connection: Connection, url: URL) -> bool:
-    files = {name: file for _, name, file in connection.exec_driver_sql("PRAGMA database_list")}
-    named = "" if url.database in (None, "", ":memory:") else str(url.database)
-    here = str(files.get("main") or "")
-    return named == here or (bool(named and here) and Path(named).resolve() == Path(here).resolve())
+    return engine_of(connection).is_same(connection, url)

@@ -10,6 +10,7 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 from pipestate.ddl import sql
 from pipestate.ddl.direction import note_direction
 from pipestate.ddl.failure import MigrationError
+from pipestate.environment.engine import engine_of
 
 Around = Callable[[MigrationContext, RevisionStep], None]
 BEGAN = "pipestate_began"
@@ -61,8 +62,7 @@ def _refuse_broken_references(fresh: set[tuple[Any, ...]]) -> None:
 
 
 def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
-    """On SQLite, with foreign keys off for the rebuilds: find what they would have refused."""
-    if migration.dialect.name != "sqlite" or migration.as_sql or migration.connection is None:
+    """Find the references to no row, where the engine does not refuse them by itself."""
+    if migration.as_sql or migration.connection is None:
         return set()
-    rows = migration.connection.exec_driver_sql("PRAGMA foreign_key_check")
-    return {tuple(row) for row in rows}
+    return engine_of(migration).broken_references(migration.connection)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
 from alembic import command
@@ -23,6 +22,7 @@ from pipestate.chain.stretch import ends, next_stretch
 from pipestate.chain.version_table import Locator
 from pipestate.config import as_env_py_wants
 from pipestate.ddl.failure import MigrationError
+from pipestate.environment.engine import engine_of
 from pipestate.environment.same_database import only_on
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.gate.closed import GateClosed
@@ -82,9 +82,8 @@ def climb_to_gates(on: Climb) -> None:
 
 
 def _where(on: Climb) -> tuple[str | None, frozenset[str]]:
-    """Read where the database stands; a file of SQLite that is not there yet is at its base."""
-    file = on.url.database if on.url.get_backend_name() == "sqlite" else None
-    if file and not Path(file).exists():
+    """Read where the database stands; a file that is not there yet is at its base."""
+    if engine_of(on.url).is_new(on.url):
         return None, frozenset()
     with db.reader(on.url) as connection:
         position = on.locate(connection)

@@ -11,6 +11,7 @@ from pipestate import db
 from pipestate.chain.calls import Calls
 from pipestate.chain.version_table import Locator
 from pipestate.config import without_secrets
+from pipestate.engines.engine import engine_of
 from pipestate.errors import PipestateError
 from pipestate.fleet.answer import Answer, Pending, phases_of
 from pipestate.fleet.tenants import Tenant, Unlisted
@@ -18,8 +19,8 @@ from pipestate.ledger.record import record_report
 from pipestate.rehearse.definitions import limit_to, read_digest
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.verify.plan import plan
-from pipestate.verify.read import QueryFailed
 from pipestate.verify.report import Report
+from pipestate.verify.rows import QueryFailed
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
 
 
@@ -85,8 +86,8 @@ def _shared() -> Engine:
 
 
 def _engine(url: URL) -> Engine | None:
-    """One engine for all databases of PostgreSQL; a file of SQLite gets its own."""
-    return None if url.get_backend_name() == "sqlite" else _shared()
+    """Return one engine for all databases of servers; a file gets its own."""
+    return None if engine_of(url).IS_FILE else _shared()
 
 
 def _answer(tenant: Tenant, report: Report) -> Answer:

@@ -69,11 +69,13 @@ def _parse(line: str, source: str) -> Line:
         raise ConfigError(
             f"{source}: not a line of a list: write URL, or NAME = URL, or URL databases: SELECT ..., or URL schemas: SELECT ..."
         )
+    from pipestate.engines.engine import engine_of
+
     url = parse_url(found["url"], source=source)
     if not found["each"]:
         return Line(source, found["name"], url)
     each, query = Each(found["each"].lower()), found["query"].strip().rstrip(";").rstrip()
-    if url.get_backend_name() == "sqlite":
+    if engine_of(url).IS_FILE:
         raise ConfigError(f"{source}: a file of SQLite holds no other {each}: name each file on a line")
     for objection in objections(query, "postgresql"):
         raise ConfigError(f"{source}: its query {objection}")

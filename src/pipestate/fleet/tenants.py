@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from sqlalchemy import URL
 
 from pipestate import db
 from pipestate.config import shown, without_secrets
+from pipestate.engines.engine import engine_of
 from pipestate.errors import ConfigError, PipestateError, Unreachable
 from pipestate.fleet.listing import Each, Line
 from pipestate.fleet.survey import survey
 from pipestate.interrupt import Interrupted
 from pipestate.plural import many
 from pipestate.verify.read import read
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 
 MOST = 100_000  # rows of one query
 
@@ -40,12 +40,7 @@ class Tenant:
     @property
     def identity(self) -> tuple[object, ...]:
         """What tells two tenants apart, however their URLs are spelt; users and options do not."""
-        url = self.url
-        if url.get_backend_name() == "sqlite":
-            return ("sqlite", str(Path(url.database or "").resolve()))
-        host = url.host or url.query.get("host") or ""
-        port = url.port or url.query.get("port") or 5432
-        return ("postgresql", str(host).lower(), str(port), url.database or url.username, self.schema)
+        return (*engine_of(self.url).address(self.url), self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +101,7 @@ def _of_line(line: Line, timeout_s: float) -> list[Tenant]:
     return list(_of_rows(line, _checked(line, found)))
 
 
-def _of_rows(line: Line, found: Result) -> Iterator[Tenant]:
+def _of_rows(line: Line, found: QueryResult) -> Iterator[Tenant]:
     prefix = f"{line.name}/" if line.name else ""
     for row in found.rows:
         first, *more = (str(value) for value in row if value is not None)
@@ -116,7 +111,7 @@ def _of_rows(line: Line, found: Result) -> Iterator[Tenant]:
             yield Tenant(prefix + first, line.url.set(database=first), line.source)
 
 
-def _checked(line: Line, found: Result) -> Result:
+def _checked(line: Line, found: QueryResult) -> QueryResult:
     """Refuse a result that cannot be the list of a fleet: nothing, too much, or what has no name."""
     what = f"{line.source}: its query returned"
     if found.total == 0:
@@ -135,9 +130,7 @@ def _checked(line: Line, found: Result) -> Result:
 
 
 def _name(url: URL) -> str:
-    if url.get_backend_name() == "sqlite":
-        return Path(url.database or "").stem or shown(url)
-    return url.database or url.username or shown(url)
+    return engine_of(url).database_name(url) or shown(url)
 
 
 def _with_unique_names(tenants: Sequence[Tenant]) -> Iterator[Tenant]:

@@ -23,6 +23,7 @@ from pipestate.ddl.mark import inside
 from pipestate.errors import PipestateError
 from pipestate.gate import online, script
 from pipestate.gate.closed import what_was_done
+from pipestate.gate.engine import engine_of
 from pipestate.gate.question import Question, read_question, running_revision
 from pipestate.gate.tables import Tables
 from pipestate.interrupt import listen
@@ -81,11 +82,8 @@ class _Asker(Protocol):
 
 def _asker(context: MigrationContext) -> _Asker:
     """Choose how to ask: on the connection, or in the script that is being written."""
-    if context.as_sql and context.dialect.name == "sqlite":
-        raise MigrationError(
-            "a gate looks at the rows before anything is dropped, which a script for SQLite cannot: "
-            "run it without --sql"
-        )
+    if context.as_sql:
+        engine_of(context).require_script()
     return script if context.as_sql else online
 
 

@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from pipestate.ddl import lock_tables
 from pipestate.ddl.failure import MigrationError, told_plainly
@@ -26,9 +25,10 @@ from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
 from pipestate.ddl.notice import warn
 from pipestate.ddl.transaction import may_commit
-from pipestate.drivers import on_sqlite, sqlstate
+from pipestate.engines.engine import engine_of
 from pipestate.gate.calls import calls_of
 from pipestate.gate.closed import ALL_BACK, EARLIER_STAY, NOT_OURS, GateClosed
+from pipestate.gate.engine import engine_of as gate_engine_of
 from pipestate.gate.question import Question
 from pipestate.gate.tables import Tables, hold_rows, refuse_absent
 from pipestate.gate.timeout import timeout_of
@@ -39,17 +39,7 @@ from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, ga
 from pipestate.verify.run import describe, run_check
 from pipestate.verify.select import Asked
 from pipestate.verify.surroundings import PLANTED_BY_OTHERS, find_planted
-from pipestate.world import look
 
-NOT_READ_COMMITTED = (
-    "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
-    "not see what was written before the lock. Give the engine isolation_level='READ COMMITTED', or change "
-    "default_transaction_isolation of the role or the database"
-)
-AUTOCOMMIT = (
-    "the gate of revision {revision} needs a transaction, and this connection commits every statement by itself: "
-    "take isolation_level='AUTOCOMMIT' out of env.py"
-)
 MAY_NOT_COMMIT = (
     "revision {revision} prepares its change with work that commits, and {why}: configure env.py with "
     "transaction_per_migration=True and let Alembic begin the transaction"
@@ -62,7 +52,7 @@ TELL = "pipestate_tell"
 def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | None) -> None:
     """Ask the gate as this module's text says; raise GateClosed where it is closed and not forced."""
     connection = op.get_bind()
-    require_transaction(connection, question.revision)
+    gate_engine_of(connection).require_transaction(connection, question.revision)
     _refuse_planted(connection, question.revision)
     if not tables.may_be_gone:
         refuse_absent(connection, tables.names, question.revision)
@@ -83,32 +73,15 @@ def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | 
 
 def require(question: Question, checks: Sequence[str]) -> None:
     """Ask some checks of a phase now, without a lock: what a `prepare` must be sure of."""
-    require_transaction(op.get_bind(), question.revision)
+    gate_engine_of(op.get_bind()).require_transaction(op.get_bind(), question.revision)
     asked = [each for each in question.asked if each.check.id in checks]
     _record(question, _asked(question, asked), whole=False)
-
-
-def require_transaction(connection: Connection, revision: str) -> None:
-    """Refuse a connection whose savepoints do nothing, and a transaction with an old snapshot."""
-    if connection.dialect.name == "sqlite":
-        _begin_on_sqlite(connection)
-        return
-    try:
-        connection.exec_driver_sql("SAVEPOINT pipestate_transaction")
-        connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_transaction")
-    except DBAPIError as error:
-        if sqlstate(error) != "25P01":
-            raise
-        raise MigrationError(AUTOCOMMIT.format(revision=revision)) from error
-    level = str(connection.exec_driver_sql("SHOW transaction_isolation").scalar_one())
-    if level != "read committed":
-        raise MigrationError(NOT_READ_COMMITTED.format(revision=revision, level=level.upper()))
 
 
 def require_may_commit(revision: str) -> None:
     """Refuse work that commits where the transaction is not Alembic's own, or holds something already."""
     why = None if may_commit() else "the transaction here is not Alembic's, one for each revision"
-    if why is None and _has_written():
+    if why is None and gate_engine_of(op.get_context()).has_written(op.get_bind()):
         why = "something was written in this transaction before it"
     if why is not None:
         raise MigrationError(MAY_NOT_COMMIT.format(revision=revision, why=why))
@@ -122,22 +95,9 @@ def what_is_kept(context: MigrationContext) -> str:
     return EARLIER_STAY if each else ALL_BACK
 
 
-def _has_written() -> bool:
-    if op.get_context().dialect.name == "sqlite":
-        return False
-    query = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
-    return bool(op.get_bind().exec_driver_sql(query).scalar())
-
-
-def _begin_on_sqlite(connection: Connection) -> None:
-    """Have a transaction that holds DDL: the driver by itself begins one only before a write of rows."""
-    if not on_sqlite(connection, lambda driver: driver.in_transaction):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
 def _refuse_planted(connection: Connection, revision: str) -> None:
     """Refuse where somebody else could answer in the server's place; a reason turns that into a warning."""
-    with told_plainly(connection.engine.url), look(connection):
+    with told_plainly(connection.engine.url), engine_of(connection).look(connection):
         found = find_planted(connection)
     if not found:
         return
@@ -151,7 +111,7 @@ def _asked(question: Question, asked: Sequence[Asked]) -> Report:
     """Run the checks; raise GateClosed when one does not hold, unless a reason was given."""
     connection, timeout_s = op.get_bind(), timeout_of(op.get_context().config)
     started_at, start = datetime.now(UTC), time.perf_counter()
-    with look(connection):
+    with engine_of(connection).look(connection):
         tell_files(connection, asked, question.position.paths)
         verdicts = tuple(run_check(connection, each, timeout_s) for each in asked)
     found = PhaseReport(question.phase.name, gate_of(verdicts), question.phase.opens, verdicts)

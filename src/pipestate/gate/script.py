@@ -16,9 +16,11 @@ from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark, setting
+from pipestate.engines.world import world_settings
 from pipestate.gate.block import filled, write_block
 from pipestate.gate.guarded import guard_output
-from pipestate.gate.online import NOT_READ_COMMITTED, PLANTED
+from pipestate.gate.online import PLANTED
+from pipestate.gate.postgresql import NOT_READ_COMMITTED
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.tables import ABSENT, Tables
 from pipestate.gate.timeout import timeout_of
@@ -32,7 +34,6 @@ from pipestate.verify.files import SETTING, files_as_json, reads_rehearsals
 from pipestate.verify.select import Asked
 from pipestate.verify.signoff import signoff_check
 from pipestate.verify.surroundings import PLANTED as FIND_PLANTED
-from pipestate.world import world_settings
 
 LOOK = "pipestate.look"
 HEAD = r"""\set ON_ERROR_STOP on

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, inspect
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError, told_plainly
-from pipestate.world import look
+from pipestate.engines.engine import engine_of
 
 ABSENT = (
     "revision {revision} locks {table}, which does not exist: correct the name in that revision, "
@@ -34,7 +34,7 @@ def refuse_absent(connection: Connection, tables: Sequence[str], revision: str) 
 def hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
     """Say whether one of the tables has a row; that is a look, too, or a policy would hide them."""
     there = _existing(connection, tables)
-    with told_plainly(connection.engine.url), look(connection):
+    with told_plainly(connection.engine.url), engine_of(connection).look(connection):
         return any(
             connection.exec_driver_sql(f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)})").scalar()
             for table in there

@@ -13,7 +13,7 @@ from pipestate.runbook.model import Phase, Runbook, SignOff
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedSignOff:
     """A sign-off, and the phase of the runbook that asks for it."""
 
     runbook: Runbook
@@ -28,14 +28,14 @@ class Asked:
         return position.place(self.phase.from_, self.phase.until) is None
 
 
-def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> Asked:
+def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> AskedSignOff:
     """Find the sign-off that `[[RUNBOOK/]PHASE/]ID` means.
 
     A bare id means the one phase that asks for it and applies at the database's revision. Whatever is
     not clear is refused, with the names that would be.
     """
     every = [
-        Asked(runbook, phase, signoff)
+        AskedSignOff(runbook, phase, signoff)
         for runbook in runbooks
         for phase in runbook.phases
         for signoff in phase.signoffs
@@ -54,7 +54,9 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
     raise ConfigError(f"{name} {why}: say which of {', '.join(asked.address for asked in chosen or found)}")
 
 
-def attest(connection: Connection, asked: Asked, *, by: str, note: str | None, revision: str | None) -> None:
+def attest(
+    connection: Connection, asked: AskedSignOff, *, by: str, note: str | None, revision: str | None
+) -> None:
     """Write a person's word down."""
     require_ledger(connection)
     person = " ".join(by.split())

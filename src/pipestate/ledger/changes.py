@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from pipestate.engines.engine import engine_of
 from pipestate.ledger.latest import LastRecord, last_records
 from pipestate.ledger.state import require_ledger
 from pipestate.verify.report import Gate, PhaseReport, Report
-from pipestate.world import look
 
 # A record a day, with six hours for a job that starts late, or a clock that is put back.
 MISSING_AFTER_S = 30 * 3600
@@ -33,7 +33,7 @@ class Change:
 def read_changes(connection: Connection, report: Report) -> tuple[Change, ...]:
     """Compare a run that is not yet recorded with the ledger, in a savepoint that writes nothing."""
     require_ledger(connection)
-    with look(connection):
+    with engine_of(connection).look(connection):
         last = last_records(connection)
     return compare(report, last)
 

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection
 
+from pipestate.engines.engine import engine_of
 from pipestate.errors import OWN_SQLSTATE, ConfigError
 from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers
 
@@ -25,7 +26,7 @@ def refuse_strangers_before(sql: str) -> str:
 
 def require_trusted(connection: Connection) -> None:
     """Refuse to write, on behalf of a migration, into a ledger that a stranger has made."""
-    if connection.dialect.name != "postgresql":
+    if not engine_of(connection).HAS_ROLES:
         return
     found = connection.exec_driver_sql(strangers()).first()
     if found is not None:

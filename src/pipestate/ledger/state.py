@@ -19,14 +19,14 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LedgerState:
     """What was found: `installed`, and what an older ledger lacks, as `table.column` or a view."""
 
     installed: bool
     missing: tuple[str, ...]
 
 
-def look(connection: Connection) -> State:
+def look(connection: Connection) -> LedgerState:
     """Compare the ledger of this database with the definition, by the catalogue alone."""
     dialect = connection.dialect.name
     rows = connection.exec_driver_sql(_COLUMNS[dialect], execution_options={"no_parameters": True})
@@ -35,7 +35,7 @@ def look(connection: Connection) -> State:
         found.setdefault(str(relation), set()).add(str(column))
     ledger = ledger_on(dialect)
     if ledger.run.name not in found:
-        return State(False, ())
+        return LedgerState(False, ())
     missing = [
         f"{table.name}.{column.name}"
         for table in ledger.tables
@@ -43,7 +43,7 @@ def look(connection: Connection) -> State:
         if column.name not in found.get(table.name, ())
     ]
     views = [qualified(view, dialect).removeprefix(f"{SCHEMA}.") for view in VIEWS]
-    return State(True, (*missing, *(view for view in views if view not in found)))
+    return LedgerState(True, (*missing, *(view for view in views if view not in found)))
 
 
 def has_ledger(connection: Connection, seen: State | None = None) -> bool:
@@ -60,7 +60,7 @@ def require_ledger(connection: Connection, seen: State | None = None) -> None:
         raise ConfigError(NO_LEDGER)
 
 
-def older(state: State) -> str:
+def older(state: LedgerState) -> str:
     """Say what an older ledger lacks, and how to bring it up to date."""
     more = f" and {len(state.missing) - 1} more" if len(state.missing) > 1 else ""
     return (

@@ -28,6 +28,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from pipestate.engines.choice import choose
+
 SCHEMA = "pipestate"
 VIEWS = (
     *("observed", "latest_observation", "soak_since", "soak", "sign_off"),
@@ -40,13 +42,28 @@ Json = JSON().with_variant(JSONB(), "postgresql")
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the names of the ledger's tables and views are made: in a schema, or with a prefix."""
+
+    schema: str | None
+    prefix: str = ""
+
+    def qualified(self, name: str) -> str:
+        """Write the full name of a table or view."""
+        return f"{self.schema}.{name}" if self.schema else f"{self.prefix}{name}"
+
+
+NAMING = {"postgresql": Naming(SCHEMA), "sqlite": Naming(None, f"{SCHEMA}_")}
+
+
 def qualified(name: str, dialect: str) -> str:
     """The full name of a table or view of the ledger.
 
     >>> qualified("run", "postgresql"), qualified("run", "sqlite")
     ('pipestate.run', 'pipestate_run')
     """
-    return f"{SCHEMA}_{name}" if dialect == "sqlite" else f"{SCHEMA}.{name}"
+    return choose(NAMING, dialect).qualified(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +96,7 @@ class Ledger:
 @cache
 def ledger_on(dialect: str) -> Ledger:
     """Build the tables for an engine, `postgresql` or `sqlite`."""
-    metadata = MetaData(schema=None if dialect == "sqlite" else SCHEMA)
+    metadata = MetaData(schema=choose(NAMING, dialect).schema)
     build = _Builder(dialect, metadata)
     return Ledger(
         metadata,
@@ -121,7 +138,6 @@ class _Builder:
 
     def result(self) -> Table:
         """One row a check of a run."""
-        run = "pipestate_run" if self.dialect == "sqlite" else "pipestate.run"
         return self.table(
             "result",
             _id(),
@@ -135,7 +151,10 @@ class _Builder:
             Column("duration_ms", Float),
             PrimaryKeyConstraint("id", name="pk_pipestate_result"),
             ForeignKeyConstraint(
-                ["run_id"], [f"{run}.id"], name="fk_pipestate_result_run", ondelete="CASCADE"
+                ["run_id"],
+                [f"{qualified('run', self.dialect)}.id"],
+                name="fk_pipestate_result_run",
+                ondelete="CASCADE",
             ),
             Index("idx_pipestate_result_run", "run_id"),
         )
@@ -244,8 +263,7 @@ class _Builder:
         )
 
     def table(self, name: str, *parts: Any) -> Table:
-        prefix = f"{SCHEMA}_" if self.dialect == "sqlite" else ""
-        return Table(f"{prefix}{name}", self.metadata, *parts)
+        return Table(f"{NAMING[self.dialect].prefix}{name}", self.metadata, *parts)
 
     def time(self, name: str) -> Column[Any]:
         return Column(name, DateTime(timezone=True), server_default=text(CLOCK[self.dialect]), nullable=False)

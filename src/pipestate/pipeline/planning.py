@@ -15,12 +15,12 @@ from typing import Generic, NamedTuple, TypeVar
 Subject = TypeVar("Subject")
 
 
-class Outcome(StrEnum):
+class SubjectOutcome(StrEnum):
     """What becomes of a subject; the values are what `--json` prints. `done` means: something was written."""
 
     done: bool
 
-    def __new__(cls, value: str, done: bool = False) -> "Outcome":
+    def __new__(cls, value: str, done: bool = False) -> "SubjectOutcome":
         member = str.__new__(cls, value)
         member._value_ = value
         member.done = done
@@ -50,7 +50,7 @@ class Result(NamedTuple, Generic[Subject]):
     """What becomes of one subject, and why. A tuple: a backfill may have a million of them."""
 
     subject: Subject
-    outcome: Outcome
+    outcome: SubjectOutcome
     reason: str | None = None
 
 
@@ -66,10 +66,10 @@ class Plan(Generic[Subject]):
         return [result for result in self.expected if result.outcome.done]
 
 
-def count(results: "Iterable[Result[Subject]]", *outcomes: Outcome) -> dict[str, int]:
+def count(results: "Iterable[Result[Subject]]", *outcomes: SubjectOutcome) -> dict[str, int]:
     """How many results there are of each of these outcomes, by its word.
 
-    >>> count([Result("a.gov", Outcome.RECOVERED)], Outcome.RECOVERED, Outcome.FAILED)
+    >>> count([Result("a.gov", SubjectOutcome.RECOVERED)], SubjectOutcome.RECOVERED, SubjectOutcome.FAILED)
     {'recovered': 1, 'failed': 0}
     """
     counted = Counter(result.outcome for result in results)
@@ -77,4 +77,4 @@ def count(results: "Iterable[Result[Subject]]", *outcomes: Outcome) -> dict[str,
 
 
 def any_failed(results: "Iterable[Result[Subject]]") -> bool:
-    return any(result.outcome is Outcome.FAILED for result in results)
+    return any(result.outcome is SubjectOutcome.FAILED for result in results)

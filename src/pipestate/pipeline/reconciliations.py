@@ -13,6 +13,8 @@ from pipestate.schema import pipeline_reconciliation
 KIND = "reconciliation"
 # How many sites of a run are told one by one.
 DETAILS = 1000
+# The time of writing, not of the beginning of the transaction.
+CLOCK = {"postgresql": func.clock_timestamp(), "sqlite": func.now()}
 
 
 def begin_reconciliation(connection: Connection, *, manual: bool, revision: str | None) -> int:
@@ -39,8 +41,7 @@ def end_reconciliation(
     told = details[:DETAILS] + ([{"error": broke_off}] if broke_off else [])
     values: dict[str, Any] = {"found": len(details), "details": told or None, **counts}
     if broke_off is None:
-        postgresql = connection.dialect.name == "postgresql"
-        values["finished_at"] = func.clock_timestamp() if postgresql else func.now()
+        values["finished_at"] = CLOCK[connection.dialect.name]
     connection.execute(update(table).where(table.c.id == run).values(values))
 
 

@@ -14,6 +14,8 @@ NOW = {
     "postgresql": "clock_timestamp()",
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', 'now')",
 }
+# How the engine's driver takes a parameter.
+WRITTEN = {"postgresql": r"%(\1)s", "sqlite": r":\1"}
 PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")  # a name behind one colon: `::text` is a cast
 
 
@@ -24,7 +26,7 @@ def fill(engine: str, template: str, **parts: str) -> str:
     'SELECT ocr_total::text FROM sites WHERE subdomain = %(site)s'
     """
     sql = template.strip().format(now=NOW[engine], **parts)
-    return PARAMETER.sub(r"%(\1)s", sql) if engine == "postgresql" else sql
+    return PARAMETER.sub(WRITTEN[engine], sql)
 
 
 def quoted(names: Iterable[str]) -> str:

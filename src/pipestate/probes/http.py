@@ -24,7 +24,7 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([ -~]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class HttpQuestion:
     """What to ask, and where the number is in the answer."""
 
     address: Address
@@ -56,7 +56,7 @@ def probe(ini: Path, options: str) -> float:
         raise Unreachable(f"{question.address.shown}: {error}") from error
 
 
-def parse_question(options: Options) -> Question:
+def parse_question(options: Options) -> HttpQuestion:
     """Read the options; ConfigError with what to write, which shows neither a token nor a body."""
     method, *rest = options.words if options.words[:1] in (("GET",), ("POST",)) else ("", *options.words)
     if len(rest) != 1:
@@ -65,7 +65,7 @@ def parse_question(options: Options) -> Question:
     if body is not None and method != "POST":
         raise ConfigError("body= is for POST: write POST before the address")
     headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": "application/json"})
-    return Question(
+    return HttpQuestion(
         parse_address(rest[0], source="the address"),
         method or "GET",
         _json(body) if body is not None else None,

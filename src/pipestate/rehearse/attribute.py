@@ -18,7 +18,7 @@ EXCLUSIVE = frozenset(("ALTER", "DROP", "TRUNCATE", "REINDEX", "CLUSTER", "VACUU
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HeldLock:
     """A lock from when it was taken until its transaction ended."""
 
     oid: int
@@ -39,7 +39,7 @@ def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[Revisi
     return tuple(_revisions(trace, seen, known, holds, rewrites))
 
 
-def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[Hold]:
+def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[HeldLock]:
     """Find the locks: those that the sessions told themselves, and those that were only seen from outside."""
     ours = [each for each in sightings if each.granted and each.by != AUTOVACUUM]
     told = list(_told_holds(trace, ours))
@@ -56,7 +56,7 @@ def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[Hold]:
     return [*told, *_seen_holds(trace, rest)]
 
 
-def _told_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[Hold]:
+def _told_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLock]:
     known: set[tuple[int, float, int, str]] = set()
     for statement in trace.statements:
         end = _transaction_end(trace, statement)
@@ -65,7 +65,7 @@ def _told_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[Hold]:
             if key not in known:
                 known.add(key)
                 start = _taken(statement, lock.oid, lock.mode, sightings)
-                yield Hold(lock.oid, lock.mode, start, end, statement)
+                yield HeldLock(lock.oid, lock.mode, start, end, statement)
 
 
 def _transaction_end(trace: Trace, statement: Statement) -> float:
@@ -86,7 +86,7 @@ def _taken(statement: Statement, oid: int, mode: str, sightings: Sequence[Sighti
     return max(next(during, unseen) - LOOK_S, statement.start)
 
 
-def _seen_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[Hold]:
+def _seen_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLock]:
     groups: dict[tuple[int, str], list[list[Sighting]]] = {}
     for each in sightings:
         runs = groups.setdefault((each.oid, each.mode), [])
@@ -98,7 +98,7 @@ def _seen_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[Hold]:
         for run in runs:
             statement = trace.statement_at(run[0].at)
             if statement is not None:
-                yield Hold(oid, mode, run[0].at, run[-1].at, statement)
+                yield HeldLock(oid, mode, run[0].at, run[-1].at, statement)
 
 
 def find_rewrites(trace: Trace, known: dict[int, Table]) -> dict[int, Statement]:
@@ -117,7 +117,7 @@ def _revisions(
     trace: Trace,
     seen: Seen,
     known: dict[int, Table],
-    holds: Sequence[Hold],
+    holds: Sequence[HeldLock],
     rewrites: dict[int, Statement],
 ) -> Iterator[RevisionFelt]:
     ends = [*(each.at for each in trace.begun[1:]), _end(trace)]
@@ -161,7 +161,7 @@ def _end(trace: Trace) -> float:
     return max([trace.done_at or 0.0, *known])
 
 
-def _assigned(waits: Iterable[Wait], holds: Sequence[Hold]) -> Iterator[tuple[Wait, Hold]]:
+def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tuple[Wait, HeldLock]]:
     """Give each wait to the lock that it waited for."""
     for wait in waits:
         there = [
@@ -173,7 +173,7 @@ def _assigned(waits: Iterable[Wait], holds: Sequence[Hold]) -> Iterator[tuple[Wa
             yield wait, max(there, key=partial(_likeness, wait))
 
 
-def _likeness(wait: Wait, hold: Hold) -> tuple[bool, float, int]:
+def _likeness(wait: Wait, hold: HeldLock) -> tuple[bool, float, int]:
     """Compare locks by how well they explain a wait: one that was there when it began, for the longest time."""
     return hold.start <= wait.start + APART_S, hold.overlap(wait), MODES.index(hold.mode)
 
@@ -186,7 +186,7 @@ def _is_in_the_way(mode: str, kind: str) -> bool:
 
 def _table(
     table: Table,
-    holds: Sequence[Hold],
+    holds: Sequence[HeldLock],
     waits: Sequence[Wait],
     trace: Trace,
     seen: Seen,
@@ -222,7 +222,7 @@ def _table(
     )
 
 
-def _spender(trace: Trace, felt: Wait | None, hold: Hold) -> Statement | None:
+def _spender(trace: Trace, felt: Wait | None, hold: HeldLock) -> Statement | None:
     """Find the statement that took most of the time for which somebody waited, or the lock was held."""
     start, end = (felt.start, felt.end) if felt is not None else (hold.start, hold.end)
     during = [each for each in trace.statements if each.end > start and each.start < end]

@@ -12,6 +12,8 @@ from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.chain.version_table import Locator
 from pipestate.config import shown
+from pipestate.engines.choice import choose, name_of
+from pipestate.engines.engine import engine_of
 from pipestate.environment.same_database import is_same
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.interrupt import telling
@@ -95,7 +97,7 @@ def require_clone(clone: URL, production: URL | None, locate: Locator) -> Positi
     if production is not None:
         _refuse_production(clone, production, said)
     with db.reader(clone) as connection:
-        if clone.get_backend_name() == "postgresql":
+        if not engine_of(clone).IS_FILE:
             _refuse_unfit(connection, said)
         there = locate(connection)
     if production is not None:
@@ -108,18 +110,26 @@ def require_clone(clone: URL, production: URL | None, locate: Locator) -> Positi
 
 
 def _refuse_production(clone: URL, production: URL, said: dict[str, str]) -> None:
-    if clone.get_backend_name() != production.get_backend_name():
+    if name_of(clone) != name_of(production):
         raise ConfigError(ENGINES.format(**said))
-    if clone.get_backend_name() == "sqlite":
-        if _same_file(clone, production):
-            raise ConfigError(PRODUCTION.format(**said))
-        return
+    choose(REFUSE_PRODUCTION, clone)(clone, production, said)
+
+
+def _refuse_same_file(clone: URL, production: URL, said: dict[str, str]) -> None:
+    if _same_file(clone, production):
+        raise ConfigError(PRODUCTION.format(**said))
+
+
+def _refuse_same_server(clone: URL, production: URL, said: dict[str, str]) -> None:
     with db.reader(clone) as connection:
         if is_same(connection, production):
             raise ConfigError(PRODUCTION.format(**said))
         with db.reader(production) as other:
             if _server(connection).is_primary_of(_server(other)):
                 raise ConfigError(PRIMARY.format(**said))
+
+
+REFUSE_PRODUCTION = {"postgresql": _refuse_same_server, "sqlite": _refuse_same_file}
 
 
 def _same_file(one: URL, other: URL) -> bool:

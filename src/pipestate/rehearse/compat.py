@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipestate.config import shown
+from pipestate.engines.engine import engine_of
 from pipestate.errors import ConfigError
 from pipestate.ledger.rehearsals import COMPAT, Rehearsed
 from pipestate.plural import many
@@ -18,7 +19,7 @@ from pipestate.rehearse.trace import Begins, Failure, Trace, untold
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldStatement:
     """A statement and what is to be said of it; `revision` did it, in the file `path`."""
 
     statement: str
@@ -36,9 +37,9 @@ class Compat:
     before: str | None
     after: str | None
     statements: int
-    broken: tuple[Told, ...]
-    changed: tuple[Told, ...]
-    unprepared: tuple[Told, ...]
+    broken: tuple[ToldStatement, ...]
+    changed: tuple[ToldStatement, ...]
+    unprepared: tuple[ToldStatement, ...]
     failure: Failure | None = None
     duration_ms: float = 0.0
 
@@ -59,7 +60,7 @@ def compat(
     """Prepare the statements on the clone before and after each pending revision."""
     if record:
         require_recordable(job)
-    if job.clone.get_backend_name() != "postgresql":
+    if engine_of(job.clone).IS_FILE:
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
     position = require_clone(job.clone, job.production, job.locate)
     needed = job.chain.ancestors(wanted) - position.applied
@@ -112,12 +113,12 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
     """Say what broke and what returns other columns, and which revision did it."""
     first = trace.prepared[0][1]
     unprepared = tuple(
-        Told(statement, each.error, reason=find_reason(statement, each.error))
+        ToldStatement(statement, each.error, reason=find_reason(statement, each.error))
         for statement, each in zip(given, first, strict=True)
         if each.error
     )
-    broken: list[Told] = []
-    changed: list[Told] = []
+    broken: list[ToldStatement] = []
+    changed: list[ToldStatement] = []
     for number, statement in enumerate(given):
         states = [(revision, found[number]) for revision, found in trace.prepared]
         last = states[-1][1]
@@ -125,7 +126,7 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
             continue
         revision = _culprit(states)
         path = str(job.chain.by_id[revision].path)
-        told = Told(statement, last.error or _difference(states[0][1], last), revision, path)
+        told = ToldStatement(statement, last.error or _difference(states[0][1], last), revision, path)
         (broken if last.error else changed).append(told)
     return Compat(
         job.clone_name,

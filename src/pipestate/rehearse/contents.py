@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import URL, Connection
 
 from pipestate import db
+from pipestate.engines.choice import choose
 from pipestate.rehearse.definitions import read_definitions
 
 COLUMNS = (
@@ -44,7 +45,7 @@ def read_contents(url: URL) -> Contents:
     """Read all of a database in one snapshot."""
     with db.reader(url) as connection:
         definitions = read_definitions(connection)
-        digests = dict(_digests(connection))
+        digests = dict(choose(DIGESTS, connection)(connection))
     versions = tuple(_version_tables(definitions))
     return Contents(
         {name: each for name, each in definitions.items() if not _is_of(name, versions)},
@@ -100,11 +101,6 @@ def short(definition: str) -> str:
     return f"`{line if len(line) <= 60 else line[:59] + '…'}`"
 
 
-def _digests(connection: Connection) -> Iterator[tuple[str, Digest]]:
-    read = _on_sqlite if connection.dialect.name == "sqlite" else _on_postgresql
-    return read(connection)
-
-
 def _on_postgresql(connection: Connection) -> Iterator[tuple[str, Digest]]:
     for quoted, name, columns in connection.exec_driver_sql(
         COLUMNS, execution_options={"no_parameters": True}
@@ -131,3 +127,6 @@ def _on_sqlite(connection: Connection) -> Iterator[tuple[str, Digest]]:
             text = repr([row[number] for number in columns]).encode()
             total += int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
         yield str(name), Digest(rows, str(total))
+
+
+DIGESTS = {"postgresql": _on_postgresql, "sqlite": _on_sqlite}

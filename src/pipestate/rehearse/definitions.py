@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
+from pipestate.engines.choice import choose
 from pipestate.verify.read import read
 
 MOST = 1_000_000  # objects of one file: all that there are
@@ -50,8 +51,17 @@ def _rows(connection: Connection, rights: bool) -> Iterator[tuple[str, str]]:
 
 def read_digest(connection: Connection, timeout_s: float) -> str:
     """Read one digest of all definitions, without rights; raises QueryFailed as a check would."""
-    if connection.dialect.name == "sqlite":
-        found = read(connection, query("sqlite"), timeout_s, most=MOST)
-        return hashlib.sha256(repr(sorted(found.rows)).encode()).hexdigest()
+    return choose(DIGESTED, connection)(connection, timeout_s)
+
+
+def _digested_here(connection: Connection, timeout_s: float) -> str:
+    found = read(connection, query("sqlite"), timeout_s, most=MOST)
+    return hashlib.sha256(repr(sorted(found.rows)).encode()).hexdigest()
+
+
+def _digested_there(connection: Connection, timeout_s: float) -> str:
     digest = DIGEST.format(definitions=query("postgresql"))
     return str(read(connection, digest, timeout_s, most=1).rows[0][0])
+
+
+DIGESTED = {"postgresql": _digested_there, "sqlite": _digested_here}

@@ -32,7 +32,7 @@ def spelt(mode: str) -> str:
     return words.strip().upper()
 
 
-class Verdict(StrEnum):
+class LimitVerdict(StrEnum):
     """How a figure stands to a limit: it is only an estimate, so that near the limit nobody can say."""
 
     WITHIN = "within"
@@ -138,7 +138,7 @@ class RevisionFelt:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class OverLimit:
     """Why a rehearsal is over its limit, and what to write instead."""
 
     revision: str
@@ -146,7 +146,7 @@ class Finding:
     source: str
     what: str
     instead: str
-    verdict: Verdict
+    verdict: LimitVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Rehearsal:
     rows: int = 0  # of all tables of the clone, as the planner knows them
     locks_file: bool = False  # SQLite: whoever writes waits for the whole revision
     limit_ms: float | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[OverLimit, ...] = ()
     returned: Return | None = None
     phases: tuple[PhaseAsked, ...] = ()
     not_tried: str | None = None  # why no patient reader was met

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipestate.rehearse.felt import MOST_SCALED, Finding, RevisionFelt, TableFelt, Verdict
+from pipestate.rehearse.felt import MOST_SCALED, LimitVerdict, OverLimit, RevisionFelt, TableFelt
 from pipestate.rehearse.trace import Statement
 
 INDEX = re.compile(r"(?is)^\s*create\s+(unique\s+)?index\s+(?!concurrently\b)")
@@ -73,18 +73,18 @@ BEYOND = (
 FILE = ("locks the whole file until it is over", "smaller revisions, or a time when nobody writes")
 
 
-def verdict(figure_ms: float, limit_ms: float) -> Verdict:
+def verdict(figure_ms: float, limit_ms: float) -> LimitVerdict:
     """Compare an estimate with a limit.
 
     >>> [str(verdict(figure, 500)) for figure in (249, 250, 1000, 1001)]
     ['within', 'too close', 'too close', 'over']
     """
     if figure_ms < limit_ms / 2:
-        return Verdict.WITHIN
-    return Verdict.OVER if figure_ms > limit_ms * 2 else Verdict.TOO_CLOSE
+        return LimitVerdict.WITHIN
+    return LimitVerdict.OVER if figure_ms > limit_ms * 2 else LimitVerdict.TOO_CLOSE
 
 
-def judge(revisions: Sequence[RevisionFelt], limit_ms: float, noise_floor_ms: float) -> tuple[Finding, ...]:
+def judge(revisions: Sequence[RevisionFelt], limit_ms: float, noise_floor_ms: float) -> tuple[OverLimit, ...]:
     """List what is over the limit or too close to it; what cannot be told from noise is neither."""
     return tuple(
         finding
@@ -94,13 +94,13 @@ def judge(revisions: Sequence[RevisionFelt], limit_ms: float, noise_floor_ms: fl
     )
 
 
-def judge_file(revisions: Sequence[RevisionFelt], limit_ms: float) -> tuple[Finding, ...]:
+def judge_file(revisions: Sequence[RevisionFelt], limit_ms: float) -> tuple[OverLimit, ...]:
     """SQLite: whoever writes waits until a revision is over."""
     judged = ((revision, verdict(revision.duration_ms, limit_ms)) for revision in revisions)
     return tuple(
-        Finding(revision.revision, "the file", _source(revision), *FILE, found)
+        OverLimit(revision.revision, "the file", _source(revision), *FILE, found)
         for revision, found in judged
-        if found is not Verdict.WITHIN
+        if found is not LimitVerdict.WITHIN
     )
 
 
@@ -108,17 +108,17 @@ def _source(revision: RevisionFelt) -> str:
     return (revision.slowest.source if revision.slowest else None) or revision.path
 
 
-def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Iterator[Finding]:
+def _findings(table: TableFelt, limit_ms: float, noise_floor_ms: float) -> Iterator[OverLimit]:
     if table.bounded is False:
-        yield _finding(table, table.taken_by, UNBOUNDED, Verdict.OVER)
+        yield _finding(table, table.taken_by, UNBOUNDED, LimitVerdict.OVER)
     elif table.patience_ms > limit_ms:
-        yield _finding(table, table.taken_by, TOO_PATIENT, Verdict.OVER)
+        yield _finding(table, table.taken_by, TOO_PATIENT, LimitVerdict.OVER)
     found = verdict(table.stall_ms * (table.scale or 1.0), limit_ms)
-    noise = table.stall_ms < noise_floor_ms and found is not Verdict.OVER
-    if table.scale is None and found is not Verdict.OVER:
+    noise = table.stall_ms < noise_floor_ms and found is not LimitVerdict.OVER
+    if table.scale is None and found is not LimitVerdict.OVER:
         if table.is_in_the_way:
-            yield _finding(table, table.taken_by, BEYOND, Verdict.UNKNOWN)
-    elif found is not Verdict.WITHIN and not noise:
+            yield _finding(table, table.taken_by, BEYOND, LimitVerdict.UNKNOWN)
+    elif found is not LimitVerdict.WITHIN and not noise:
         yield _finding(table, table.spent_by or table.taken_by, _cause(table), found)
 
 
@@ -138,6 +138,8 @@ def _is_kept_for_later(table: TableFelt) -> bool:
     return spent.revision != table.revision and spent.start >= taken.end
 
 
-def _finding(table: TableFelt, by: Statement | None, words: tuple[str, str], found: Verdict) -> Finding:
+def _finding(
+    table: TableFelt, by: Statement | None, words: tuple[str, str], found: LimitVerdict
+) -> OverLimit:
     source = (by.source if by else None) or ""
-    return Finding(table.revision, table.table, source, *words, found)
+    return OverLimit(table.revision, table.table, source, *words, found)

@@ -20,7 +20,7 @@ from pipestate.rehearse.clone import HALF_MIGRATED
 Rows = list[tuple[Any, ...]]
 
 
-class Line:
+class PolledLine:
     """A connection of psycopg2 that is polled."""
 
     def __init__(self, url: URL) -> None:
@@ -97,13 +97,13 @@ def lost(url: URL, error: psycopg2.Error) -> Unreachable:
 
 
 @dataclass(slots=True)
-class Task:
+class RepeatedMessage:
     """A message that is sent again and again on a line of its own, and what takes its answer.
 
     `take` gets the rows, and when it was sent and answered; a task that the server refuses ends, with its reason.
     """
 
-    line: Line
+    line: PolledLine
     message: str
     every: float
     take: Callable[[Rows, float, float], None]
@@ -134,7 +134,7 @@ class Task:
         self.take(rows, sent, now)
 
 
-def run_tasks(tasks: Sequence[Task], more: Any, *, longest_s: float = 0.02) -> bool:
+def run_tasks(tasks: Sequence[RepeatedMessage], more: Any, *, longest_s: float = 0.02) -> bool:
     """Send what is due, wait for the next answer, take those that are there; say whether `more` can be read."""
     now = time.monotonic()
     for task in tasks:
@@ -151,7 +151,7 @@ def run_tasks(tasks: Sequence[Task], more: Any, *, longest_s: float = 0.02) -> b
     return more in ready
 
 
-def follow(told: Any, tasks: Sequence[Task], take: Callable[[Mapping[str, Any]], None]) -> None:
+def follow(told: Any, tasks: Sequence[RepeatedMessage], take: Callable[[Mapping[str, Any]], None]) -> None:
     """Run tasks until the child has nothing more to tell; `told` is the pipe on which it does, a message a line."""
     os.set_blocking(told.fileno(), False)
     rest = b""

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from pipestate.chain.position import Position
 from pipestate.config import shown
+from pipestate.engines.choice import choose
+from pipestate.engines.engine import engine_of
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
 from pipestate.rehearse.child_process import Step, child, listen, refusal, require_told
 from pipestate.rehearse.clone import Table, server_version
@@ -20,8 +22,7 @@ def measure(
 ) -> Rehearsal:
     """Upgrade the clone and say what was felt; refuse where nothing began."""
     start = time.monotonic()
-    watches = job.clone.get_backend_name() == "postgresql"
-    seen = _watched(job, steps, tables, trace) if watches else _listened(job, steps, trace)
+    seen = choose(SEE, job.clone)(job, steps, tables, trace)
     if not trace.begun and trace.failure is not None:
         raise refusal(trace)
     made = _put_together(job, position, trace, seen, tables)
@@ -39,11 +40,15 @@ def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Tr
         watcher.close()
 
 
-def _listened(job: Job, steps: Sequence[Step], trace: Trace) -> Seen:
+def _listened(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
     """Listen to the child alone: on SQLite the locks are the file's."""
+    del tables
     with child(job, steps, measured=True) as process:
         listen(process, trace)
     return Seen()
+
+
+SEE = {"postgresql": _watched, "sqlite": _listened}
 
 
 def _put_together(
@@ -65,5 +70,5 @@ def _put_together(
         tuple(sorted(names[oid] for oid in vacuumed)),
         shown(job.production) if job.production is not None else None,
         rows=sum(table.rows for table in tables),
-        locks_file=job.clone.get_backend_name() == "sqlite",
+        locks_file=engine_of(job.clone).IS_FILE,
     )

@@ -17,7 +17,7 @@ from pipestate.rehearse.child_process import Step, child, require_told, write_li
 from pipestate.rehearse.clone import Table
 from pipestate.rehearse.felt import PATIENT_MS, STRONGEST, Met
 from pipestate.rehearse.job import Job
-from pipestate.rehearse.line import Line, Rows, Task, follow
+from pipestate.rehearse.line import PolledLine, RepeatedMessage, Rows, follow
 from pipestate.rehearse.trace import Failure, Statement, Trace
 
 LOOK_S = 0.010
@@ -44,7 +44,7 @@ class Reader:
     """A transaction that reads a table: for which revision, and since when somebody waits for it."""
 
     table: Table
-    line: Line
+    line: PolledLine
     revision: str | None = None
     mode: str | None = None
     since: float | None = None
@@ -62,7 +62,7 @@ class Readers:
     met: list[Met] = field(default_factory=list)
     tried: set[tuple[str, str]] = field(default_factory=set)
     readers: list[Reader] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PolledLine] = field(default_factory=list)
 
     def run(self, job: Job, steps: Sequence[Step]) -> Failure | None:
         """Run the steps once; return what stopped them, where it was no reader."""
@@ -101,16 +101,16 @@ class Readers:
             else:
                 reader.line.ask("ROLLBACK")
 
-    def _line(self) -> Line:
-        self.lines.append(Line(self.clone))
+    def _line(self) -> PolledLine:
+        self.lines.append(PolledLine(self.clone))
         return self.lines[-1]
 
-    def _looker(self) -> Task:
+    def _looker(self) -> RepeatedMessage:
         line = self._line()
         began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
         pids = ", ".join(str(reader.line.pid) for reader in self.readers)
         line.ask(WAITS.format(pids=pids, began=began))
-        return Task(line, "EXECUTE pipestate_waits", LOOK_S, self._take)
+        return RepeatedMessage(line, "EXECUTE pipestate_waits", LOOK_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:
         waiting = {pid: (mode, began) for pid, mode, began in rows}

@@ -44,12 +44,14 @@ LONG_S = 0.005
 LONGEST_SQL = 4000
 
 # One row at least, for the lock_timeout: outside of a transaction the locks of a statement are gone when it is over.
-LOCKS = (
-    "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
-    "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
-    "FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid() "
-    "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
-)
+LOCKS = {
+    "postgresql": (
+        "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
+        "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
+        "FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid() "
+        "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
+    )
+}
 
 
 class Recorder:
@@ -84,8 +86,7 @@ class Recorder:
         if self.revision is None or self._looking:
             return
         start, end = self._start, time.monotonic()
-        looks = connection.dialect.name == "postgresql" and may_lock(statement, end - start)
-        locks = self._locks(connection) if looks else []
+        locks = self._locks(connection) if may_lock(statement, end - start) else []
         self.tell(
             "statement",
             revision=self.revision,
@@ -129,8 +130,12 @@ class Recorder:
             self._looking = False
 
     def _locks(self, connection: Connection) -> list[list[Any]]:
+        """Read the locks of the session; an env.py may also use an engine that has none to show."""
+        query = LOCKS.get(connection.dialect.name)
+        if query is None:
+            return []
         with self.silent():
-            return [list(row) for row in connection.exec_driver_sql(LOCKS)]
+            return [list(row) for row in connection.exec_driver_sql(query)]
 
     def _line(self) -> str | None:
         """Find the line of a revision that is running; the file where a Contract runs for it."""

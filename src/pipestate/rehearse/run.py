@@ -7,11 +7,12 @@ from dataclasses import replace
 from pipestate.chain.graph import Chain
 from pipestate.chain.position import Position
 from pipestate.chain.stretch import ends
+from pipestate.engines.engine import engine_of
 from pipestate.errors import ConfigError
 from pipestate.rehearse.child_process import Step
 from pipestate.rehearse.clone import Table, migrated, require_clone, tables_of, vacuum
 from pipestate.rehearse.contents import read_contents
-from pipestate.rehearse.felt import Finding, Rehearsal
+from pipestate.rehearse.felt import OverLimit, Rehearsal
 from pipestate.rehearse.job import Job
 from pipestate.rehearse.judge import judge, judge_file
 from pipestate.rehearse.measure import measure
@@ -95,7 +96,7 @@ def _rehearsed(
 
 def _prepared(job: Job, say: Say) -> list[Table]:
     """Make the clone ready to be measured, and list its tables."""
-    if job.clone.get_backend_name() != "postgresql":
+    if engine_of(job.clone).IS_FILE:
         return []
     say("VACUUM ANALYZE of the clone")
     vacuum(job.clone)
@@ -105,7 +106,7 @@ def _prepared(job: Job, say: Say) -> list[Table]:
 @contextmanager
 def _copied(job: Job, down: Step | None, say: Say) -> Iterator[Twin]:
     """Copy the clone as it is now, where it does not come back to this by itself."""
-    copies = job.clone.get_backend_name() == "postgresql" and down is None
+    copies = not engine_of(job.clone).IS_FILE and down is None
     if copies:
         say("a copy of the clone, for a second run beside a patient reader")
     with twin_of(job.clone) if copies else nullcontext(Twin(None)) as twin:
@@ -128,7 +129,7 @@ def _tried(
     return replace(made, not_tried=f"the second run stopped: {meetings.failure.message}")
 
 
-def _judged(made: Rehearsal, limit_ms: float | None) -> tuple[Finding, ...]:
+def _judged(made: Rehearsal, limit_ms: float | None) -> tuple[OverLimit, ...]:
     if limit_ms is None:
         return ()
     if made.locks_file:

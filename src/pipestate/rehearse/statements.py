@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate import db
 from pipestate.config import shown
+from pipestate.engines.engine import engine_of
 from pipestate.errors import ConfigError
 from pipestate.rehearse.prepare import NOT_ONE
 from pipestate.runbook.statement import statements, tokens
@@ -58,7 +59,7 @@ def _of_file(path: Path) -> Iterator[str]:
 
 
 def _of_server(url: URL) -> Iterator[str]:
-    if url.get_backend_name() != "postgresql":
+    if engine_of(url).IS_FILE:
         raise ConfigError(f"{shown(url)} has no {EXTENSION}: give a file of SQL")
     with db.reader(url) as connection:
         try:

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import URL
 
 from pipestate.rehearse.clone import Table
-from pipestate.rehearse.line import Line, Rows, Task, follow
+from pipestate.rehearse.line import PolledLine, RepeatedMessage, Rows, follow
 from pipestate.rehearse.trace import Trace
 
 PROBED_TABLES = 16
@@ -85,16 +85,16 @@ class Watcher:
         self.clone, self.trace, self.seen = clone, trace, Seen()
         self.tables = {table.oid: table for table in tables[:PROBED_TABLES]}
         self.seen.not_probed |= {table.name: "too many tables" for table in tables[PROBED_TABLES:]}
-        self.lines: list[Line] = []
-        self.probes: dict[int, list[Task]] = {}
-        self.rows: dict[int, Task] = {}
+        self.lines: list[PolledLine] = []
+        self.probes: dict[int, list[RepeatedMessage]] = {}
+        self.rows: dict[int, RepeatedMessage] = {}
         self.locked_rows: dict[tuple[int, str], float] = {}
         for table in self.tables.values():
             self._probe(table)
         self.look = self._looker()
 
-    def _line(self) -> Line:
-        self.lines.append(Line(self.clone))
+    def _line(self) -> PolledLine:
+        self.lines.append(PolledLine(self.clone))
         return self.lines[-1]
 
     def _probe(self, table: Table) -> None:
@@ -108,11 +108,11 @@ class Watcher:
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
             line.ask(ROWS.format(table=table.quoted, places=places))
-            task = Task(line, "EXECUTE pipestate_rows", LOOK_S, lambda *answer: None, paused=True)
+            task = RepeatedMessage(line, "EXECUTE pipestate_rows", LOOK_S, lambda *answer: None, paused=True)
             task.take = lambda rows, sent, now: self._take_rows(table.oid, rows, now)
             self.rows[table.oid] = task
 
-    def _asks(self, table: Table, mode: str) -> Task:
+    def _asks(self, table: Table, mode: str) -> RepeatedMessage:
         def take(_rows: Rows, sent: float, now: float) -> None:
             wait = Wait(table.oid, mode, sent, now)
             if self.trace.is_empty:
@@ -121,13 +121,13 @@ class Watcher:
                 self.seen.waits.append(wait)
 
         message = f"BEGIN; LOCK TABLE {table.quoted} IN {mode} MODE; ROLLBACK"
-        return Task(self._line(), message, SELDOM_S, take)
+        return RepeatedMessage(self._line(), message, SELDOM_S, take)
 
-    def _looker(self) -> Task:
+    def _looker(self) -> RepeatedMessage:
         line = self._line()
         ours = ", ".join(str(each.pid) for each in self.lines)
         line.ask(LOCKS.format(ours=ours))
-        return Task(line, "EXECUTE pipestate_locks", LOOK_S, self._take_locks)
+        return RepeatedMessage(line, "EXECUTE pipestate_locks", LOOK_S, self._take_locks)
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:
         del sent

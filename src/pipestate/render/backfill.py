@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipestate.backfill.look import Forecast
-from pipestate.backfill.loop import Outcome
+from pipestate.backfill.loop import BackfillResult
 from pipestate.plural import many
 
 
@@ -27,7 +27,7 @@ def forecast_as_data(found: Forecast) -> dict[str, Any]:
     return {"backfill": data.pop("address"), "dry_run": True, **data}
 
 
-def outcome_as_lines(done: Outcome) -> Iterator[str]:
+def result_as_lines(done: BackfillResult) -> Iterator[str]:
     if not done.batches and not done.rows_left:
         yield f"{done.address}: nothing to do, no row of {done.table} matches"
         return
@@ -46,7 +46,7 @@ def outcome_as_lines(done: Outcome) -> Iterator[str]:
         )
 
 
-def outcome_as_data(done: Outcome) -> dict[str, Any]:
+def result_as_data(done: BackfillResult) -> dict[str, Any]:
     return {
         "backfill": done.address,
         "dry_run": False,

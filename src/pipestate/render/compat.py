@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipestate.plural import many
-from pipestate.rehearse.compat import Compat, Told
+from pipestate.rehearse.compat import Compat, ToldStatement
 from pipestate.render.rehearse_words import filled, near
 from pipestate.safe import markdown, markdown_code
 
@@ -32,7 +32,7 @@ def compat_as_lines(found: Compat, width: int = LONGEST) -> Iterator[str]:
         yield from filled(line, "", "  ", width)
 
 
-def by_reason(found: Compat) -> list[tuple[str, list[Told]]]:
+def by_reason(found: Compat) -> list[tuple[str, list[ToldStatement]]]:
     """Put the statements that could not be prepared together by the reason, the most frequent one first."""
     in_order = sorted(found.unprepared, key=lambda told: str(told.reason))
     groups = [(reason, list(group)) for reason, group in groupby(in_order, lambda told: str(told.reason))]
@@ -57,7 +57,7 @@ def _failure(found: Compat) -> Iterator[str]:
         )
 
 
-def _statement(told: Told, longest: int = LONGEST) -> str:
+def _statement(told: ToldStatement, longest: int = LONGEST) -> str:
     line = " ".join(told.statement.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 

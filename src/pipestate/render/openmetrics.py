@@ -7,7 +7,7 @@ collector of node_exporter does) takes the same file.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pipestate import __version__
 from pipestate.ledger.latest import Latest
@@ -83,10 +83,19 @@ def database_label(url: str) -> str:
     ('/run/postgresql/civic', '/srv/app.db')
     """
     parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return parts.path.removeprefix("/")
+    return _LABELS.get(parts.scheme, _label_of_server)(parts)
+
+
+def _label_of_server(parts: SplitResult) -> str:
     host = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", [""])[0]
     return f"{host}{parts.path}"
+
+
+def _label_of_file(parts: SplitResult) -> str:
+    return parts.path.removeprefix("/")
+
+
+_LABELS = {"sqlite": _label_of_file}
 
 
 def _run(database: str, at: datetime, exit_code: int, *, up: bool) -> list[Family]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipestate.errors import ConfigError
-from pipestate.runbook.engines import ledger_names
+from pipestate.runbook.engines import as_read_by
 from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, SignOff, View
 from pipestate.verify.signoff import written
 
@@ -61,6 +61,6 @@ def _scope(check: Check) -> Iterator[str]:
 
 def _block(first: str, query: Check | Evidence | View | Backfill, dialect: str) -> Iterator[str]:
     yield first
-    sql = ledger_names(query.sql) if dialect == "sqlite" else query.sql
+    sql = as_read_by(dialect, query.sql)
     # A comment at its end would swallow the semicolon.
     yield f"{sql}\n;" if "--" in sql.rpartition("\n")[2] else f"{sql};"

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from pipestate.render.console import GATES
 from pipestate.safe import plain
-from pipestate.verify.plan import Plan, Step
+from pipestate.verify.plan import ChainPlan, PlannedRevision
 
 
-def print_plan(plan: Plan, console: Console) -> None:
+def print_plan(plan: ChainPlan, console: Console) -> None:
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("", "revision", "what it does"):
         table.add_column(column, overflow="fold")
@@ -25,7 +25,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print(Text(f"\nNext: {plan.advice}", "bold"))
 
 
-def plan_as_data(plan: Plan) -> dict[str, Any]:
+def plan_as_data(plan: ChainPlan) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "revision": plan.position.current,
@@ -35,6 +35,6 @@ def plan_as_data(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: PlannedRevision) -> dict[str, Any]:
     gates = [{"phase": gate.name, "gate": str(gate.state)} for gate in step.gates]
     return {"revision": step.revision, "title": step.title, "applied": step.applied, "gates": gates}

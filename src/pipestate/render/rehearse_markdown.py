@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 
 from pipestate.plural import duration
-from pipestate.rehearse.felt import STRONGEST, Rehearsal, RevisionFelt, TableFelt, Verdict, spelt
+from pipestate.rehearse.felt import STRONGEST, LimitVerdict, Rehearsal, RevisionFelt, TableFelt, spelt
 from pipestate.render import rehearse_words as words
 from pipestate.render.rehearse import is_worth_a_line
 from pipestate.safe import markdown, markdown_code
 
-MARKS = {Verdict.WITHIN: "✅", Verdict.TOO_CLOSE: "⚠️", Verdict.UNKNOWN: "❓", Verdict.OVER: "❌"}
+MARKS = {
+    LimitVerdict.WITHIN: "✅",
+    LimitVerdict.TOO_CLOSE: "⚠️",
+    LimitVerdict.UNKNOWN: "❓",
+    LimitVerdict.OVER: "❌",
+}
 COLUMNS = ("revision", "table", "lock", "a writer waits", "a reader waits", "rows are locked", "its own wait")
 
 
@@ -29,8 +34,8 @@ def rehearsal_as_markdown(found: Rehearsal) -> str:
 
 def _mark(found: Rehearsal) -> str:
     if found.failure is not None:
-        return MARKS[Verdict.OVER]
-    return MARKS[words.worst(found)] if found.exit_code == 0 or found.findings else MARKS[Verdict.OVER]
+        return MARKS[LimitVerdict.OVER]
+    return MARKS[words.worst(found)] if found.exit_code == 0 or found.findings else MARKS[LimitVerdict.OVER]
 
 
 def _table(found: Rehearsal) -> Iterator[str]:

@@ -8,21 +8,21 @@ from pipestate.plural import duration, many, size
 from pipestate.rehearse.felt import (
     MOST_SCALED,
     STRONGEST,
-    Finding,
+    LimitVerdict,
+    OverLimit,
     PhaseAsked,
     Rehearsal,
     Return,
     TableFelt,
-    Verdict,
 )
 from pipestate.rehearse.trace import GateAsked, Statement
 from pipestate.verify.report import Gate, PhaseReport
 
 OUTCOMES = {
-    Verdict.OVER: "Over the limit",
-    Verdict.UNKNOWN: "Not known for production",
-    Verdict.TOO_CLOSE: "Too close to tell",
-    Verdict.WITHIN: "Within the limit",
+    LimitVerdict.OVER: "Over the limit",
+    LimitVerdict.UNKNOWN: "Not known for production",
+    LimitVerdict.TOO_CLOSE: "Too close to tell",
+    LimitVerdict.WITHIN: "Within the limit",
 }
 
 
@@ -145,7 +145,7 @@ def stand(found: PhaseReport) -> str:
     return f"{found.gate} ({names})" if names else str(found.gate)
 
 
-def finding(each: Finding) -> str:
+def finding(each: OverLimit) -> str:
     """Say what is wrong, where, and what to write instead."""
     where = f"{near(each.source)}: " if each.source else ""
     return f"{each.verdict}: {each.revision}, {where}{each.table}: it {each.what}. Instead: {each.instead}"
@@ -181,10 +181,10 @@ def closing(found: Rehearsal) -> str:
     return f"{OUTCOMES[worst(found)]}: the longest wait is {longest}, {limit}."
 
 
-def worst(found: Rehearsal) -> Verdict:
+def worst(found: Rehearsal) -> LimitVerdict:
     """Find the worst verdict of all findings."""
     verdicts = {each.verdict for each in found.findings}
-    return next((each for each in OUTCOMES if each in verdicts), Verdict.WITHIN)
+    return next((each for each in OUTCOMES if each in verdicts), LimitVerdict.WITHIN)
 
 
 def place(statement: Statement) -> str:

@@ -14,7 +14,7 @@ from pipestate.render.rows import fits
 from pipestate.render.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
 from pipestate.render.views import show_views
 from pipestate.safe import plain
-from pipestate.standing.model import Backfilling, Forced, Observed, Rehearsal, Standing
+from pipestate.standing.model import Backfilling, Forced, Observed, RecordedRehearsal, Standing
 from pipestate.standing.moments import DAY, lasting, on
 
 RECENT = 14 * DAY  # a backfill that ended before that is history
@@ -98,7 +98,7 @@ def _backfill(backfill: Backfilling, now: datetime) -> Text:
     return text.append(f": {backfill.percent} %, {done}{left}, {last}, by {plain(backfill.actor)}")
 
 
-def _rehearsal(rehearsal: Rehearsal, now: datetime) -> Text:
+def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
     text = Text().append(listed(map(plain, rehearsal.revisions), most=5), "bold")
     stall = rehearsal.longest_stall_ms
     felt = "a revision failed" if stall is None else f"the longest wait {stall:.0f} ms"

@@ -9,13 +9,13 @@ from pipestate.render.machine import check_as_data, database_as_data, instant
 from pipestate.standing.model import (
     Backfilling,
     ClosedRecord,
-    Failure,
+    FailedCheck,
     Forced,
     Held,
     Observed,
     Opening,
     PhaseStanding,
-    Rehearsal,
+    RecordedRehearsal,
     SignOffStanding,
     Soak,
     Standing,
@@ -121,7 +121,7 @@ def _closed(closed: ClosedRecord) -> dict[str, Any]:
     return {"at": instant(closed.at), "by": closed.by, "failures": _failures(closed.failures)}
 
 
-def _failures(failures: Iterable[Failure]) -> list[dict[str, Any]]:
+def _failures(failures: Iterable[FailedCheck]) -> list[dict[str, Any]]:
     return [{"check": each.check_id, "outcome": each.outcome, "message": each.message} for each in failures]
 
 
@@ -165,7 +165,7 @@ def _backfill(backfill: Backfilling) -> dict[str, Any]:
     }
 
 
-def _rehearsal(rehearsal: Rehearsal) -> dict[str, Any]:
+def _rehearsal(rehearsal: RecordedRehearsal) -> dict[str, Any]:
     return {
         "at": instant(rehearsal.at),
         "by": rehearsal.by,

@@ -10,14 +10,14 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.chain.position import Position
 from pipestate.drivers import message
 from pipestate.ledger.rehearsals import COMPAT, REHEARSE
-from pipestate.report.lines import Line, read_lines
+from pipestate.report.lines import HistoryLine, read_lines
 from pipestate.report.recorded import check_series, observation_series, watched
 from pipestate.report.series import Series, Window
 from pipestate.runbook.model import Runbook
 from pipestate.standing.collect import collect
 from pipestate.standing.facts import read_rehearsals
-from pipestate.standing.model import Rehearsal, Standing
-from pipestate.standing.source import Source
+from pipestate.standing.model import RecordedRehearsal, Standing
+from pipestate.standing.source import LedgerReading
 from pipestate.verify.read import guarded
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
 from pipestate.verify.select import find_phases
@@ -34,8 +34,8 @@ class Past:
 
     checks: Mapping[tuple[str, str], tuple[Series, ...]] = field(default_factory=dict)
     observations: tuple[Series, ...] = ()
-    lines: tuple[Line, ...] = ()
-    rehearsals: tuple[Rehearsal, ...] = ()
+    lines: tuple[HistoryLine, ...] = ()
+    rehearsals: tuple[RecordedRehearsal, ...] = ()
     unread: tuple[str, ...] = ()
 
     def series(self) -> tuple[Series, ...]:
@@ -101,7 +101,7 @@ def _read(
     limits = watched(asked, connection.dialect.name)
     names = {each.name: limits.get(each.name, ()) for each in standing.observations}
     lines, errors = read_lines(connection, window)
-    source = Source(connection, standing.at, ())
+    source = LedgerReading(connection, standing.at, ())
     return Past(
         {
             (book.name, phase.name): tuple(found)

@@ -17,7 +17,7 @@ MOST_RECORDS, MOST_OTHERS = 60, 100
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryLine:
     """Entries of the ledger that say the same: how many, the newest and the oldest of them."""
 
     at: datetime
@@ -29,7 +29,7 @@ class Line:
     times: int
 
 
-def read_lines(connection: Connection, window: Window) -> tuple[tuple[Line, ...], tuple[str, ...]]:
+def read_lines(connection: Connection, window: Window) -> tuple[tuple[HistoryLine, ...], tuple[str, ...]]:
     """Read the newest entries of the window, and why some could not be read. Observations have charts instead."""
     others, broken = installed_sources()
     known = {kind for source in (*SOURCES, *others) for kind in source.kinds}
@@ -41,9 +41,9 @@ def read_lines(connection: Connection, window: Window) -> tuple[tuple[Line, ...]
     return newest_first, tuple(str(error) for error in (*broken, *found.errors))
 
 
-def fold_records(entries: Iterable[Entry]) -> tuple[Line, ...]:
+def fold_records(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
     """Join the records of a phase, newest first, as long as they give the same answer."""
-    lines: list[Line] = []
+    lines: list[HistoryLine] = []
     newest: dict[str, int] = {}
     for entry in entries:
         phase = entry.what.partition(" ")[0]
@@ -56,9 +56,9 @@ def fold_records(entries: Iterable[Entry]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def fold(entries: Iterable[Entry]) -> tuple[Line, ...]:
+def fold(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
     """Join what the same person or program wrote on one day in the same words, newest first."""
-    lines: dict[tuple[object, ...], Line] = {}
+    lines: dict[tuple[object, ...], HistoryLine] = {}
     for entry in entries:
         key = (entry.at.date(), entry.kind, entry.who, entry.what, entry.revision)
         line = lines.get(key)
@@ -66,9 +66,9 @@ def fold(entries: Iterable[Entry]) -> tuple[Line, ...]:
     return tuple(lines.values())
 
 
-def _line(entry: Entry) -> Line:
-    return Line(entry.at, entry.at, entry.kind, entry.who, entry.what, entry.revision, 1)
+def _line(entry: Entry) -> HistoryLine:
+    return HistoryLine(entry.at, entry.at, entry.kind, entry.who, entry.what, entry.revision, 1)
 
 
-def _same(line: Line, entry: Entry) -> bool:
+def _same(line: HistoryLine, entry: Entry) -> bool:
     return (line.who, line.what, line.revision) == (entry.who, entry.what, entry.revision)

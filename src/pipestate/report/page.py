@@ -11,7 +11,7 @@ from pipestate.report.chart import draw
 from pipestate.report.environment import make_environment, style
 from pipestate.report.gather import Gathered
 from pipestate.report.notes import Macro, check_id, notes_of
-from pipestate.report.prose import Section, sections
+from pipestate.report.prose import ProseSection, sections
 from pipestate.report.series import Series, gaps
 from pipestate.report.strip import soak_bar, strip
 from pipestate.report.summary import summarise
@@ -40,7 +40,7 @@ class Chart:
 class Part:
     """A section of a runbook's text, and the phase that it is, if it is one."""
 
-    section: Section
+    section: ProseSection
     phase: PhaseStanding | None
 
 

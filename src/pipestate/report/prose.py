@@ -34,7 +34,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ProseSection:
     """What stands under one heading of the first two levels; before the first heading the level is 0."""
 
     level: int
@@ -44,7 +44,7 @@ class Section:
     body: Markup
 
 
-def sections(text: str, beside: Beside, *, prefix: str) -> list[Section]:
+def sections(text: str, beside: Beside, *, prefix: str) -> list[ProseSection]:
     """Render the page; the ids of its headings begin with `prefix`."""
     parser = _parser()
     tokens = parser.parse(text)
@@ -118,13 +118,13 @@ def _without_box(token: Token) -> None:
 
 def _section(
     parser: MarkdownIt, head: Token | None, body: Sequence[Token], beside: Beside, prefix: str
-) -> Section:
+) -> ProseSection:
     if head is None:
-        return Section(0, 1, prefix, Markup(""), _rendered(parser, body, beside))
+        return ProseSection(0, 1, prefix, Markup(""), _rendered(parser, body, beside))
     inline, close, *rest = body
     del close
     title = _rendered(parser, [inline], beside)
-    return Section(
+    return ProseSection(
         int(head.tag[1:]), _line(head), str(head.attrGet("id")), title, _rendered(parser, rest, beside)
     )
 

@@ -36,11 +36,11 @@ class Again:
         return f"{self.phase}/{self.id}"
 
 
-def is_again(item: markdown.Again) -> bool:
+def is_again(item: markdown.AgainItem) -> bool:
     return _ITEM.fullmatch(" ".join(item.text.split())) is not None
 
 
-def read_again(item: markdown.Again, found: Findings) -> Again | None:
+def read_again(item: markdown.AgainItem, found: Findings) -> Again | None:
     """Read the item, and report to `found` what is wrong with it; a paragraph is prose unless it reads like one."""
     if not item.listed:
         if is_again(item):

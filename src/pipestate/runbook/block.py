@@ -6,7 +6,7 @@ from pipestate.runbook.directives import KINDS, VARIANT_KINDS, read_directives
 from pipestate.runbook.files import beside
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Fence
-from pipestate.runbook.model import Backfill, Check, Evidence, Level, View, is_id
+from pipestate.runbook.model import BESIDE, ON_PAGE, Backfill, Check, Evidence, Level, View, is_id
 from pipestate.runbook.require import Requirement, RequirementError, parse_requirement
 from pipestate.runbook.statement import tokens, without_semicolon
 from pipestate.runbook.update import names
@@ -27,7 +27,7 @@ class BlockFile:
 
     @property
     def dialect(self) -> str | None:
-        return "sqlite" if self.page else None
+        return BESIDE if self.page else None
 
 
 def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
@@ -50,7 +50,7 @@ def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
 
 
 def _made(kind: str, values: dict[str, str], sql: str, line: int, file: BlockFile, found: Findings) -> Part:
-    dialect = file.dialect or ("postgresql" if "dialect" in values else None)
+    dialect = file.dialect or (ON_PAGE if "dialect" in values else None)
     block = f"{file.path}:{line}"
     if kind == "explains":
         return Evidence(_ids(kind, values[kind]), line, sql, dialect, block)
@@ -107,12 +107,12 @@ def _report_misplaced(kind: str, values: dict[str, str], line: int, file: BlockF
             found.add(
                 line, f"`-- {key}:` stands on the page, {file.page}, for both engines: take it out here"
             )
-        elif key == "dialect" and values[key] and values[key] != "postgresql":
+        elif key == "dialect" and values[key] and values[key] != ON_PAGE:
             found.add(line, _other_dialect(values[key], file))
 
 
 def _other_dialect(dialect: str, file: BlockFile) -> str:
-    if dialect == "sqlite":
+    if dialect == BESIDE:
         return f"`-- dialect: sqlite`: move it to {beside(file.path)}, under the same `## Phase:` and id"
     return f"`-- dialect: {dialect}`: write postgresql, where SQLite cannot hold this state, or nothing"
 

@@ -1,6 +1,6 @@
 """What SQLite cannot read, and how it reads the ledger's names. Token by token: never in literals or comments."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from pipestate.runbook.statement import Token, tokens
 
@@ -55,6 +55,14 @@ def ledger_names(sql: str) -> str:
             end = name.start + len(name.text)
             sql = f"{sql[: schema.start]}pipestate_{name.identifier}{sql[end:]}"
     return sql
+
+
+def as_read_by(dialect: str, sql: str) -> str:
+    """Write the SQL of a block as an engine reads it."""
+    return _SPELT.get(dialect, str)(sql)
+
+
+_SPELT: Mapping[str, Callable[[str], str]] = {"sqlite": ledger_names}
 
 
 def only_postgresql(sql: str) -> list[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from pipestate.errors import RunbookError
 from pipestate.runbook.files import beside, is_beside, page_of, read_beside, read_text
 from pipestate.runbook.finding import Finding
-from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, View
+from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, Phase, Runbook, View, is_variant
 from pipestate.runbook.parse import collect
 from pipestate.runbook.plainread import explains, objections
-from pipestate.runbook.repeats import Standing, repeated
+from pipestate.runbook.repeats import PlacedBlock, repeated
 from pipestate.runbook.rules import Query, faults, foreign
 from pipestate.runbook.updates import update_faults
 from pipestate.runbook.variants import KINDS
@@ -61,7 +61,7 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     runbook, found = collect(text, path, variants)
     if runbook is None:
         return None, found
-    standing = [Standing(phase.name, query) for phase in runbook.phases for query in _queries(phase)]
+    standing = [PlacedBlock(phase.name, query) for phase in runbook.phases for query in _queries(phase)]
     every = [
         *found,
         *(_finding(each.query, what) for each in standing for what in _in_sql(each.query)),
@@ -79,7 +79,7 @@ def _in_sql(query: Query) -> Iterator[str]:
         return
     yield from objections(query.sql, query.dialect)
     if isinstance(query, Check):
-        if query.dialect != "sqlite" and explains(query.sql, query.dialect):
+        if not is_variant(query) and explains(query.sql, query.dialect):
             yield _PLAN
         yield from faults(query)
 
@@ -117,7 +117,7 @@ def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
         return
     for phase in runbook.phases:
         for query in _queries(phase):
-            if query.dialect == "sqlite":
+            if is_variant(query):
                 yield from (_finding(query, what) for what in foreign(query))
             elif _runs_on_sqlite(query, phase):
                 for what in foreign(query):
@@ -132,11 +132,11 @@ _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql`
 def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
     """Tell whether SQLite would be sent this very block of the page."""
     if isinstance(query, Evidence):
-        checks = [check for check in phase.checks_for("sqlite") if isinstance(check, Check)]
-        return any(check.evidence_for("sqlite") == query for check in checks)
+        checks = [check for check in phase.checks_for(BESIDE) if isinstance(check, Check)]
+        return any(check.evidence_for(BESIDE) == query for check in checks)
     if isinstance(query, Backfill):
-        return any(each.block == query.block for each in phase.backfills_for("sqlite"))
-    chosen = phase.views_for("sqlite") if isinstance(query, View) else phase.checks_for("sqlite")
+        return any(each.block == query.block for each in phase.backfills_for(BESIDE))
+    chosen = phase.views_for(BESIDE) if isinstance(query, View) else phase.checks_for(BESIDE)
     return any(each.block == query.block for each in chosen)
 
 

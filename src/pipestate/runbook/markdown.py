@@ -48,7 +48,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class AgainItem:
     """A list item, or a paragraph, that begins with "again"."""
 
     line: int
@@ -64,7 +64,7 @@ class Unread:
     content: str
 
 
-Block = FrontMatter | Heading | Fence | Task | Again | Unread
+Block = FrontMatter | Heading | Fence | Task | AgainItem | Unread
 
 
 def blocks(source: str) -> Iterator[Block]:
@@ -99,12 +99,12 @@ def _language(info: str) -> str:
     return word.group().lower() if word else ""
 
 
-def _spoken(line: int, text: str, *, listed: bool) -> Iterator[Task | Again]:
+def _spoken(line: int, text: str, *, listed: bool) -> Iterator[Task | AgainItem]:
     """What a paragraph is, if not prose: an item with a check box, or one that asks something again."""
     if listed and _TASK.match(text):
         yield Task(line, text)
     elif _AGAIN.match(text):
-        yield Again(line, text, listed)
+        yield AgainItem(line, text, listed)
 
 
 def _is_closed(token: Token, lines: list[str]) -> bool:

@@ -15,7 +15,9 @@ from typing import ClassVar, Protocol, TypeVar
 
 from pipestate.runbook.require import Requirement
 
-DIALECTS = ("postgresql", "sqlite")
+ON_PAGE = "postgresql"  # what `-- dialect:` may say, on the page
+BESIDE = "sqlite"  # what every block of `<page>.sqlite.md` is for
+DIALECTS = (ON_PAGE, BESIDE)
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -179,6 +181,16 @@ def variant(variants: Iterable[V], dialect: str) -> V | None:
     """The block for this engine: the one written for it, else the one written for any."""
     fitting = [each for each in variants if each.dialect in (None, dialect)]
     return max(fitting, key=lambda each: each.dialect is not None, default=None)
+
+
+def is_variant(block: _Variant) -> bool:
+    """Tell whether a block stands beside the page, in `<page>.sqlite.md`."""
+    return block.dialect == BESIDE
+
+
+def is_for_postgresql(block: _Variant) -> bool:
+    """Tell whether the page says of a block that SQLite cannot hold this state."""
+    return block.dialect == ON_PAGE
 
 
 def _chosen(items: Iterable[N], dialect: str) -> tuple[N, ...]:

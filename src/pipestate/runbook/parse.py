@@ -14,7 +14,7 @@ from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.files import beside, read_beside, read_text
 from pipestate.runbook.finding import Finding, Findings
 from pipestate.runbook.frontmatter import FORM, Header, PhaseHeader, read_header
-from pipestate.runbook.markdown import Again, Block, Fence, FrontMatter, Heading, Task, blocks
+from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Heading, Task, blocks
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.runbook.phases import build_phase
 from pipestate.runbook.sections import Section, report_mismatch, sections
@@ -127,7 +127,7 @@ def _part(block: Block, found: Findings) -> Part | None:
     report_hidden(block, found)
     if isinstance(block, Task):
         return read_signoff(block, found)
-    if isinstance(block, Again):
+    if isinstance(block, AgainItem):
         return read_again(block, found)
     if isinstance(block, Fence) and block.language == "sql":
         return read_block(block, BlockFile(found.path), found)

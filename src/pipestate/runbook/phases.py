@@ -7,7 +7,7 @@ from typing import TypeVar
 from pipestate.runbook.again import Again, resolve
 from pipestate.runbook.finding import Findings
 from pipestate.runbook.frontmatter import PhaseHeader
-from pipestate.runbook.model import Backfill, Check, Evidence, Level, Phase, SignOff, View
+from pipestate.runbook.model import Backfill, Check, Evidence, Level, Phase, SignOff, View, is_variant
 from pipestate.runbook.sections import Section
 from pipestate.runbook.variants import Part, Variant, join
 
@@ -86,14 +86,14 @@ def _duplicate(part: Part, name: str, line: int) -> str:
 def _report_strays(parts: list[Part], found: Findings) -> None:
     checks = _grouped(part for part in parts if isinstance(part, Check))
     again = {part.id: part.phase for part in parts if isinstance(part, Again)}
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str | None]] = set()
     for part in (part for part in parts if isinstance(part, Evidence)):
         for name in part.check_ids:
             if fault := _stray(part, name, checks, again):
                 found.at(part.block, f"explains {name}{fault}")
-            if part.dialect == "sqlite" and (name, "sqlite") in seen:
+            if is_variant(part) and (name, part.dialect) in seen:
                 found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
-            seen.add((name, part.dialect or ""))
+            seen.add((name, part.dialect))
 
 
 def _stray(

@@ -15,6 +15,7 @@ from pipestate.runbook.statement import Token, statements, tokens
 READS = ("SELECT", "WITH", "VALUES", "TABLE")
 WRITES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 LOCKS = re.compile(r"\bFOR (UPDATE|SHARE|KEY SHARE|NO KEY UPDATE)\b")
+UNKNOWN = {("sqlite", "TABLE"): "SQLite has no TABLE statement: write SELECT * FROM"}
 ENGINES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
 
 # Functions that change something, wait, reach outside the database, or run SQL given as text.
@@ -85,8 +86,8 @@ def _begins_with_a_read(statement: list[Token], dialect: str) -> Iterator[str]:
     word = begin.keyword if begin else ""
     if begin and begin.text == "\\":
         return
-    if word == "TABLE" and dialect == "sqlite":
-        yield "SQLite has no TABLE statement: write SELECT * FROM"
+    if unknown := UNKNOWN.get((dialect, word)):
+        yield unknown
     elif word not in READS:
         yield f"begins with {_shown(statement[0], begin)}, not with a plain read: {_advice(first, word)}"
 

@@ -10,16 +10,16 @@ Query = Check | Evidence | View | Backfill
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PlacedBlock:
     """A block and the phase where it stands."""
 
     phase: str
     query: Query
 
 
-def repeated(standing: list[Standing]) -> Iterator[tuple[Query, str]]:
+def repeated(standing: list[PlacedBlock]) -> Iterator[tuple[Query, str]]:
     """Find each block that repeats an earlier one of its kind, and say what to write instead."""
-    first: dict[tuple[str, bool, str], Standing] = {}
+    first: dict[tuple[str, bool, str], PlacedBlock] = {}
     for each in standing:
         path = each.query.block.rpartition(":")[0]
         words = _words(each.query)
@@ -28,7 +28,7 @@ def repeated(standing: list[Standing]) -> Iterator[tuple[Query, str]]:
             yield each.query, f"the same SQL stands at {same.query.block}: {_advice(same, each)}"
 
 
-def _is_told_already(first: Standing, second: Standing) -> bool:
+def _is_told_already(first: PlacedBlock, second: PlacedBlock) -> bool:
     """Tell whether they have one id in one phase, which is a fault whatever their SQL is."""
     one, two = first.query, second.query
     return first.phase == second.phase and type(one) is type(two) and _ids(one) == _ids(two)
@@ -43,7 +43,7 @@ def _words(query: Query) -> str:
     return " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
 
 
-def _advice(first: Standing, second: Standing) -> str:
+def _advice(first: PlacedBlock, second: PlacedBlock) -> str:
     one, two = first.query, second.query
     if isinstance(one, Check) and isinstance(two, Check):
         if first.phase == second.phase:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipestate.runbook.engines import only_postgresql
-from pipestate.runbook.model import Backfill, Check, Evidence, View
+from pipestate.runbook.model import Backfill, Check, Evidence, View, is_for_postgresql
 from pipestate.runbook.statement import Token, tokens
 from pipestate.runbook.window import stands_in
 
@@ -33,7 +33,7 @@ def faults(check: Check) -> Iterator[str]:
 
 def foreign(query: Query) -> Iterator[str]:
     """Name what SQLite cannot read of a block that is for both engines, or for SQLite."""
-    if query.dialect == "postgresql" or not (found := only_postgresql(query.sql)):
+    if is_for_postgresql(query) or not (found := only_postgresql(query.sql)):
         return
     shown = ", ".join(f"`{each}`" for each in found[:3])
     yield f"SQLite does not know {shown}{' and others' if len(found) > 3 else ''}"

@@ -41,6 +41,7 @@ _PATTERNS = {
     engine: re.compile(rf"[ \t\n\r\f\v]*+ (?: {own} | {_COMMON} )", re.VERBOSE | re.DOTALL)
     for engine, own in (("postgresql", _POSTGRESQL), ("sqlite", _SQLITE))
 }
+_NESTED = {"postgresql": True, "sqlite": False}  # a comment may stand inside a comment
 # Where none of this stands, both engines see the same, and one scan serves both.
 _DIFFERENT = re.compile(r"[$`\[]|/\*|[eE]'|[uU]&")
 _KINDS: dict[str, Kind] = {
@@ -85,7 +86,7 @@ class Token(NamedTuple):
 
 def tokens(sql: str, dialect: str | None) -> list[Token]:
     """What the engine sees; without an engine, what PostgreSQL sees."""
-    return list(_seen(sql, "sqlite" if dialect == "sqlite" and _DIFFERENT.search(sql) else "postgresql"))
+    return list(_seen(sql, dialect if dialect in _PATTERNS and _DIFFERENT.search(sql) else "postgresql"))
 
 
 @lru_cache(maxsize=512)
@@ -124,7 +125,7 @@ def _scan(sql: str, dialect: str) -> Iterator[Token]:
             if group in _KINDS:
                 yield Token(_KINDS[group], sql[start:position], start)
             elif group == "comment":
-                end = _comment_end(sql, start, nested=dialect == "postgresql")
+                end = _comment_end(sql, start, nested=_NESTED[dialect])
                 position = end or len(sql)
                 if end is None:
                     yield Token("unclosed", sql[start:], start)

@@ -5,7 +5,7 @@ import re
 from pipestate.runbook.again import is_again
 from pipestate.runbook.directives import has_directives, mentions_directives
 from pipestate.runbook.finding import Findings
-from pipestate.runbook.markdown import Again, Block, Fence, Task, Unread
+from pipestate.runbook.markdown import AgainItem, Block, Fence, Task, Unread
 from pipestate.runbook.sections import Section
 from pipestate.runbook.signoff import is_signoff
 
@@ -42,4 +42,4 @@ def _is_part(block: Block) -> bool:
         return block.language == "sql" and has_directives(block.content)
     if isinstance(block, Task):
         return is_signoff(block)
-    return isinstance(block, Again) and is_again(block)
+    return isinstance(block, AgainItem) and is_again(block)

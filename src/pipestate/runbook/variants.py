@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from pipestate.runbook.again import Again
 from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.finding import Findings
-from pipestate.runbook.markdown import Again as AgainItem
-from pipestate.runbook.markdown import Block, Fence, FrontMatter, Task, blocks
-from pipestate.runbook.model import Backfill, Check, Evidence, SignOff, View
+from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
+from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, SignOff, View
 from pipestate.runbook.sections import sections
 from pipestate.runbook.unread import report_hidden, report_outside
 
@@ -84,7 +83,7 @@ def _completed(
 ) -> Check | View | Backfill:
     """Give a variant what the page says of both: its line, level, revisions, window and criterion."""
     if isinstance(part, View | Backfill):
-        return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block)
+        return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block)
     assert isinstance(part, Check)
     assert isinstance(variant, Check)
     own = bool(variant.require.text)
@@ -101,7 +100,7 @@ def _completed(
             "take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
-    return replace(part, sql=variant.sql, dialect="sqlite", block=variant.block, require=require)
+    return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block, require=require)
 
 
 def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) -> str:

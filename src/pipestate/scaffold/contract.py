@@ -14,7 +14,7 @@ from pipestate.runbook.model import Check, Phase, Runbook
 from pipestate.scaffold.draft import Draft, refuse_existing
 from pipestate.scaffold.going import Going
 from pipestate.scaffold.opens import opened
-from pipestate.scaffold.place import Wanted, find_place
+from pipestate.scaffold.place import WantedRevision, find_place
 from pipestate.scaffold.revision import contract_revision, engines_of
 
 
@@ -40,7 +40,7 @@ def draft_contract(
     chain: Chain,
     phase: str,
     going: Going,
-    wanted: Wanted,
+    wanted: WantedRevision,
     *,
     recheck: Sequence[str] = (),
     engine: str | None = None,

@@ -17,7 +17,7 @@ _ID = re.compile(r"[A-Za-z0-9_.]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRevision:
     """What was said of a new revision; whatever was not is found."""
 
     message: str
@@ -27,7 +27,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NewRevision:
     """A revision that is going to be written."""
 
     id: str
@@ -37,7 +37,7 @@ class Place:
     created_at: datetime
 
 
-def find_place(project: Project, chain: Chain, wanted: Wanted) -> Place:
+def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRevision:
     """Find the place; ConfigError with what to say where there are several."""
     id_ = wanted.id or uuid.uuid4().hex[-12:]
     if not _ID.fullmatch(id_):
@@ -53,7 +53,7 @@ def find_place(project: Project, chain: Chain, wanted: Wanted) -> Place:
     _refuse_elsewhere(project, directory)
     created_at = _now(project)
     path = directory / _file_name(project, id_, wanted.message, created_at)
-    return Place(id_, down, path, wanted.message, created_at)
+    return NewRevision(id_, down, path, wanted.message, created_at)
 
 
 def _head(chain: Chain, given: str | None) -> str | None:

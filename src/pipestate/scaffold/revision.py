@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pipestate.chain.project import Project
 from pipestate.scaffold.going import Going
 from pipestate.scaffold.layout import Value, call, text
-from pipestate.scaffold.place import Place
+from pipestate.scaffold.place import NewRevision
 
 _BY_ENGINE = re.compile(r"^def upgrade\(\s*engine_name\b", re.MULTILINE)
 
 
-def ledger_revision(place: Place, *, by_engine: bool) -> str:
+def ledger_revision(place: NewRevision, *, by_engine: bool) -> str:
     """Write the revision that installs the ledger, in every database of the project."""
     argument = "engine_name: str" if by_engine else ""
     return (
@@ -22,7 +22,7 @@ def ledger_revision(place: Place, *, by_engine: bool) -> str:
 
 
 def contract_revision(
-    place: Place, phase: str, going: Going, recheck: Sequence[str], engine: str | None
+    place: NewRevision, phase: str, going: Going, recheck: Sequence[str], engine: str | None
 ) -> str:
     """Write a revision that is nothing but a contract."""
     arguments: dict[str, Value] = {
@@ -48,7 +48,7 @@ def engines_of(project: Project) -> tuple[str, ...]:
     return tuple(re.split(r",\s*", project.option("databases") or ""))
 
 
-def _head(place: Place, imports: str) -> str:
+def _head(place: NewRevision, imports: str) -> str:
     message = " ".join(place.message.split()).replace("\\", "\\\\").replace('"', "'")
     down = text(place.down) if place.down else "None"
     return (

@@ -14,7 +14,7 @@ from pipestate.errors import ConfigError
 from pipestate.paths import from_here
 from pipestate.runbook.model import is_id
 from pipestate.scaffold.draft import Draft, refuse_existing
-from pipestate.scaffold.place import Wanted, find_place
+from pipestate.scaffold.place import WantedRevision, find_place
 from pipestate.scaffold.revision import engines_of, ledger_revision
 
 MESSAGE = "pipestate ledger"
@@ -34,7 +34,7 @@ class Started:
     guarded: bool
 
 
-def draft_start(project: Project, chain: Chain, name: str, wanted: Wanted) -> Started:
+def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevision) -> Started:
     """Draft the page and, unless the chain installs a ledger already, its revision."""
     if not is_id(name):
         raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
@@ -76,7 +76,7 @@ def _installing(chain: Chain) -> Iterator[Revision]:
     return (revision for revision in chain if _INSTALLS.search(read_source(revision.path)))
 
 
-def _ledger(project: Project, chain: Chain, wanted: Wanted) -> tuple[str, tuple[Draft, ...]]:
+def _ledger(project: Project, chain: Chain, wanted: WantedRevision) -> tuple[str, tuple[Draft, ...]]:
     place = find_place(project, chain, wanted)
     refuse_existing(place.path)
     text = ledger_revision(place, by_engine=bool(engines_of(project)))

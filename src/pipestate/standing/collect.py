@@ -14,7 +14,7 @@ from pipestate.standing.ledger import Recorded, read_ledger
 from pipestate.standing.model import PhaseStanding, RunbookStanding, Standing
 from pipestate.standing.opening import find_soaks, opening
 from pipestate.standing.signoffs import stand
-from pipestate.standing.source import Source
+from pipestate.standing.source import LedgerReading
 from pipestate.verify.report import Gate, PhaseReport, Report
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify_on
 
@@ -36,7 +36,7 @@ def collect(
     """
     now = read_clock(connection)
     report = verify_on(connection, url, phases, position, timeout_s=timeout_s)
-    source = Source(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
+    source = LedgerReading(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
     recorded = read_ledger(source, phases, report, position.paths, days=days, timeout_s=timeout_s)
     return Standing(
         now,

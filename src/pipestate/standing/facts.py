@@ -12,15 +12,17 @@ from pipestate.ledger.history import EARLIEST, in_utc
 from pipestate.ledger.rehearsals import REHEARSE
 from pipestate.runbook.model import Check
 from pipestate.runbook.statement import tokens
-from pipestate.standing.model import Backfilling, Observed, Rehearsal
-from pipestate.standing.source import AHEAD, Source, known_in_utc
+from pipestate.standing.model import Backfilling, Observed, RecordedRehearsal
+from pipestate.standing.source import AHEAD, LedgerReading, known_in_utc
 from pipestate.verify.verdict import Verdict
 
 MOST_NAMES = 100
 MOST_BACKFILLS = 20
 
 
-def read_observations(source: Source, asked: Iterable[tuple[Check, Verdict, str]]) -> tuple[Observed, ...]:
+def read_observations(
+    source: LedgerReading, asked: Iterable[tuple[Check, Verdict, str]]
+) -> tuple[Observed, ...]:
     """Read the latest observation of each name, and which checks ask for it.
 
     The names are found one after the other, and each has one row read: the index has both, however many rows
@@ -41,7 +43,7 @@ def read_observations(source: Source, asked: Iterable[tuple[Check, Verdict, str]
     return tuple(_observed(source, row, askers.get(row.name, ())) for row in source.rows(query))
 
 
-def read_backfills(source: Source) -> tuple[Backfilling, ...]:
+def read_backfills(source: LedgerReading) -> tuple[Backfilling, ...]:
     """Read the newest run of each backfill of the runbooks that are meant, as the view `backfill` has it."""
     backfill = source.view(
         "backfill",
@@ -59,8 +61,8 @@ def read_backfills(source: Source) -> tuple[Backfilling, ...]:
 
 
 def read_rehearsals(
-    source: Source, paths: Mapping[str, Path], *, most: int, kinds: Sequence[str] = (REHEARSE,)
-) -> tuple[Rehearsal, ...]:
+    source: LedgerReading, paths: Mapping[str, Path], *, most: int, kinds: Sequence[str] = (REHEARSE,)
+) -> tuple[RecordedRehearsal, ...]:
     """Read the newest rehearsals that were recorded, and compare their files with those of today."""
     table = source.ledger.rehearsal
     at = table.c.rehearsed_at
@@ -73,7 +75,7 @@ def read_rehearsals(
     return tuple(_rehearsal(row, paths) for row in rows)
 
 
-def _names(source: Source) -> Any:
+def _names(source: LedgerReading) -> Any:
     """Step from name to name through the index."""
     fact = source.ledger.observation
     known = select(func.min(fact.c.name).label("name")).cte("known", recursive=True)
@@ -94,7 +96,7 @@ def _by_literal(
     return found
 
 
-def _observed(source: Source, row: Any, askers: tuple[tuple[str, Verdict], ...]) -> Observed:
+def _observed(source: LedgerReading, row: Any, askers: tuple[tuple[str, Verdict], ...]) -> Observed:
     at = in_utc(row.observed_at)
     return Observed(
         row.name,
@@ -108,9 +110,9 @@ def _observed(source: Source, row: Any, askers: tuple[tuple[str, Verdict], ...])
     )
 
 
-def _rehearsal(row: Any, paths: Mapping[str, Path]) -> Rehearsal:
+def _rehearsal(row: Any, paths: Mapping[str, Path]) -> RecordedRehearsal:
     today = hash_files({name: paths[name] for name in row.files if name in paths})
-    return Rehearsal(
+    return RecordedRehearsal(
         in_utc(row.rehearsed_at),
         row.actor,
         tuple(sorted(row.files)),

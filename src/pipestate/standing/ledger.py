@@ -10,10 +10,10 @@ from pipestate.errors import ConfigError
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Check, Phase, Runbook
 from pipestate.standing.facts import read_backfills, read_observations, read_rehearsals
-from pipestate.standing.model import Backfilling, ClosedRecord, Day, Forced, Held, Observed, Rehearsal
+from pipestate.standing.model import Backfilling, ClosedRecord, Day, Forced, Held, Observed, RecordedRehearsal
 from pipestate.standing.records import read_days, read_forced, read_held, read_last_closed
 from pipestate.standing.signoffs import Row, read_words
-from pipestate.standing.source import Source
+from pipestate.standing.source import LedgerReading
 from pipestate.verify.read import explain, guarded
 from pipestate.verify.report import Report
 from pipestate.verify.verdict import Verdict
@@ -31,11 +31,11 @@ class Recorded:
     observations: tuple[Observed, ...] = ()
     forced: Forced | None = None
     backfills: tuple[Backfilling, ...] = ()
-    rehearsal: Rehearsal | None = None
+    rehearsal: RecordedRehearsal | None = None
 
 
 def read_ledger(
-    source: Source,
+    source: LedgerReading,
     phases: Sequence[tuple[Runbook, Phase]],
     report: Report,
     paths: Mapping[str, Path],
@@ -57,7 +57,7 @@ def read_ledger(
 
 
 def _read(
-    source: Source,
+    source: LedgerReading,
     phases: Sequence[tuple[Runbook, Phase]],
     report: Report,
     paths: Mapping[str, Path],
@@ -78,7 +78,7 @@ def _read(
 
 
 def _asked(
-    source: Source, phases: Sequence[tuple[Runbook, Phase]], report: Report
+    source: LedgerReading, phases: Sequence[tuple[Runbook, Phase]], report: Report
 ) -> list[tuple[Check, Verdict, str]]:
     """Pair the checks with their verdicts and their addresses."""
     dialect = source.connection.dialect.name

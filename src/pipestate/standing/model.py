@@ -46,7 +46,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedCheck:
     """A blocking check that failed or errored in a run of the past."""
 
     check_id: str
@@ -60,7 +60,7 @@ class ClosedRecord:
 
     at: datetime
     by: str
-    failures: tuple[Failure, ...]
+    failures: tuple[FailedCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Forced:
     by: str
     reason: str | None
     revision: str | None
-    failures: tuple[Failure, ...]
+    failures: tuple[FailedCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Backfilling:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class RecordedRehearsal:
     """A rehearsal that was recorded. `unchanged` says that its files are as they are today.
 
     `statements` and `broken` are those of the kind `compat`, where nothing was measured.
@@ -242,7 +242,7 @@ class Standing:
     observations: tuple[Observed, ...]
     forced: Forced | None
     backfills: tuple[Backfilling, ...]
-    rehearsal: Rehearsal | None
+    rehearsal: RecordedRehearsal | None
     views: tuple[Shown, ...]
     warnings: tuple[str, ...]
     no_ledger: str | None

@@ -8,8 +8,8 @@ from sqlalchemy import Date, Integer, case, func, select
 
 from pipestate.ledger.history import in_utc
 from pipestate.ledger.record import Event
-from pipestate.standing.model import ClosedRecord, Day, DayState, Failure, Forced, Held
-from pipestate.standing.source import Source, known_in_utc, readable
+from pipestate.standing.model import ClosedRecord, Day, DayState, FailedCheck, Forced, Held
+from pipestate.standing.source import LedgerReading, known_in_utc, readable
 
 OPEN = "open"
 MOST_FAILURES = 20
@@ -17,7 +17,7 @@ MOST_FAILURES = 20
 Phase = tuple[str, str]
 
 
-def read_held(source: Source) -> dict[Phase, Held]:
+def read_held(source: LedgerReading) -> dict[Phase, Held]:
     """Read the streaks from the view `soak`."""
     soak = source.view(
         "soak",
@@ -42,7 +42,7 @@ def read_held(source: Source) -> dict[Phase, Held]:
     }
 
 
-def read_days(source: Source, days: int) -> dict[Phase, tuple[Day, ...]]:
+def read_days(source: LedgerReading, days: int) -> dict[Phase, tuple[Day, ...]]:
     """Count the records of the last days, today included, by phase and day."""
     run = source.ledger.run
     first = source.now.date() - timedelta(days=days - 1)
@@ -77,7 +77,7 @@ def make_day(day: date, opened: int, closed: int, began: date | None, today: dat
     return Day(day, 0, 0, DayState.GAP if is_gap else DayState.NONE)
 
 
-def read_last_closed(source: Source) -> dict[Phase, ClosedRecord]:
+def read_last_closed(source: LedgerReading) -> dict[Phase, ClosedRecord]:
     """Read the last closed record of each phase, with what failed in it."""
     run = source.ledger.run
     newest = _newest(source).where(run.c.event == Event.VERIFY, func.coalesce(run.c.gate, "") != OPEN)
@@ -89,7 +89,7 @@ def read_last_closed(source: Source) -> dict[Phase, ClosedRecord]:
     }
 
 
-def read_forced(source: Source) -> Forced | None:
+def read_forced(source: LedgerReading) -> Forced | None:
     """Read the last gate of these phases that was forced."""
     run = source.ledger.run
     rows = source.rows(_first_of_each(_newest(source).where(run.c.event == Event.FORCE)))
@@ -101,7 +101,7 @@ def read_forced(source: Source) -> Forced | None:
     return Forced(row.runbook, row.phase, at, row.actor, row.reason, row.revision, failures)
 
 
-def read_failures(source: Source, runs: Sequence[int]) -> dict[int, tuple[Failure, ...]]:
+def read_failures(source: LedgerReading, runs: Sequence[int]) -> dict[int, tuple[FailedCheck, ...]]:
     """Read which blocking checks went wrong in these runs."""
     result = source.ledger.result
     query = (
@@ -110,13 +110,13 @@ def read_failures(source: Source, runs: Sequence[int]) -> dict[int, tuple[Failur
         .where(result.c.outcome.in_(("failed", "errored")))
         .order_by(result.c.id)
     )
-    found: dict[int, list[Failure]] = {}
+    found: dict[int, list[FailedCheck]] = {}
     for row in source.rows(query) if runs else ():
-        found.setdefault(row.run_id, []).append(Failure(row.check_id, row.outcome, row.message or ""))
+        found.setdefault(row.run_id, []).append(FailedCheck(row.check_id, row.outcome, row.message or ""))
     return {run: tuple(failures[:MOST_FAILURES]) for run, failures in found.items()}
 
 
-def _newest(source: Source) -> Any:
+def _newest(source: LedgerReading) -> Any:
     """Number the runs of each phase from the newest on."""
     run = source.ledger.run
     back = (run.c.recorded_at.desc(), run.c.id.desc())
@@ -140,7 +140,7 @@ def _first_of_each(newest: Any) -> Any:
     return select(numbered).where(numbered.c.place == 1)
 
 
-def _first_records(source: Source) -> dict[Phase, date]:
+def _first_records(source: LedgerReading) -> dict[Phase, date]:
     run = source.ledger.run
     query = (
         select(run.c.runbook, run.c.phase, func.min(run.c.recorded_at).label("first"))

@@ -9,14 +9,14 @@ from sqlalchemy import select
 from pipestate.ledger.history import in_utc
 from pipestate.runbook.model import SignOff
 from pipestate.standing.model import SignOffStanding, Word
-from pipestate.standing.source import HORIZON, Source
+from pipestate.standing.source import HORIZON, LedgerReading
 
 MOST_WORDS = 1000
 
 Row = tuple[str, datetime, str | None]  # person, when, note
 
 
-def read_words(source: Source, signoffs: Sequence[SignOff]) -> dict[tuple[str, str, str], list[Row]]:
+def read_words(source: LedgerReading, signoffs: Sequence[SignOff]) -> dict[tuple[str, str, str], list[Row]]:
     """Read what people signed, newest first, by runbook, phase and name."""
     said = source.ledger.attestation
     span = max([HORIZON, *(signoff.valid_for for signoff in signoffs)])

@@ -18,8 +18,9 @@ from sqlalchemy import (
 )
 from sqlalchemy import table as table_of
 
+from pipestate.engines.choice import choose
 from pipestate.ledger.history import EARLIEST, LATEST, in_utc
-from pipestate.ledger.tables import SCHEMA, Ledger, ledger_on
+from pipestate.ledger.tables import NAMING, Ledger, ledger_on
 
 # What is older than this is for `pipestate history`: each query reads a bounded piece of an index.
 HORIZON = timedelta(days=90)
@@ -27,7 +28,7 @@ AHEAD = timedelta(minutes=5)  # so far may another machine's clock be before the
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LedgerReading:
     """The ledger at one moment. `phases` are pairs of runbook and phase."""
 
     connection: Connection
@@ -53,9 +54,8 @@ class Source:
         """Describe a view of the ledger; its times are read as times on each engine."""
         columns: list[Column[Any]] = [column(each, DateTime(timezone=True)) for each in times]  # type: ignore[misc]
         columns += [column(each) for each in others]  # type: ignore[misc]
-        if self.connection.dialect.name == "sqlite":
-            return table_of(f"{SCHEMA}_{name}", *columns)
-        return table_of(name, *columns, schema=SCHEMA)
+        naming = choose(NAMING, self.connection)
+        return table_of(f"{naming.prefix}{name}", *columns, schema=naming.schema)
 
 
 def readable(moment: "ColumnElement[Any]") -> "ColumnElement[Any]":

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipestate.plural import many
 from pipestate.runbook.require import ROWS, Comparison, Requirement, Value
-from pipestate.verify.values import Json, Result, as_record, shortened, shown
+from pipestate.verify.values import Json, QueryResult, as_record, shortened, shown
 from pipestate.verify.verdict import Outcome
 
 FIRST_ROW = 200
@@ -37,7 +37,7 @@ class Judgement:
     message: str
 
 
-def judge(requirement: Requirement, result: Result) -> Judgement:
+def judge(requirement: Requirement, result: QueryResult) -> Judgement:
     """The result of a check's query against its criterion."""
     observed = _observed(requirement, result)
     unclear = list(_unclear(requirement, result.columns))
@@ -57,13 +57,13 @@ def judge(requirement: Requirement, result: Result) -> Judgement:
     return _summed_up(counted + named, observed)
 
 
-def _observed(requirement: Requirement, result: Result) -> dict[str, Json]:
+def _observed(requirement: Requirement, result: QueryResult) -> dict[str, Json]:
     counts = any(each.column == ROWS for each in requirement.comparisons) or result.total != 1
     count: dict[str, Json] = {ROWS: result.total} if counts else {}
     return count | (as_record(result.columns, result.rows[0]) if result.total == 1 else {})
 
 
-def _first_of(requirement: Requirement, result: Result) -> str:
+def _first_of(requirement: Requirement, result: QueryResult) -> str:
     """How many rows, and the first of them: a check that lists culprits names one in its message."""
     first = [pair for pair in zip(result.columns, result.rows[0], strict=True) if pair[1] is not None]
     named = len(result.columns) > 1
@@ -92,7 +92,7 @@ def _position(column: str, columns: Sequence[str]) -> list[int]:
     return exact or [index for index, name in enumerate(columns) if name.lower() == column.lower()]
 
 
-def _several_rows(result: Result) -> str:
+def _several_rows(result: QueryResult) -> str:
     return (
         f"the query returned {many(result.total, 'row')} of {', '.join(result.columns)}; comparing a column "
         "needs exactly one: aggregate in the query, or require `rows`"

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from pipestate.chain.files import hash_files
+from pipestate.engines.engine import engine_of
 from pipestate.runbook.model import Check
 from pipestate.verify.select import Asked
 
@@ -30,5 +31,5 @@ def files_as_json(paths: Mapping[str, Path]) -> str:
 
 def tell_files(connection: Connection, asked: Iterable[Asked], paths: Mapping[str, Path]) -> None:
     """Set the hashes until the end of the transaction or savepoint; SQLite has no settings."""
-    if connection.dialect.name == "postgresql" and any(reads_rehearsals(each) for each in asked):
+    if engine_of(connection).HAS_SETTINGS and any(reads_rehearsals(each) for each in asked):
         connection.execute(TELL, {"files": files_as_json(paths)})

@@ -19,7 +19,9 @@ class GateState:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedRevision:
+    """A revision of the chain, and the gates before it."""
+
     revision: str
     title: str
     applied: bool
@@ -32,25 +34,25 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChainPlan:
     """Every revision of the chain, and one sentence: what to do now."""
 
     position: Position
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedRevision, ...]
     advice: str
 
 
-def plan(chain: Chain, report: Report, calls: Calls) -> Plan:
+def plan(chain: Chain, report: Report, calls: Calls) -> ChainPlan:
     """Put the gates that a run of verify found beside the revisions that they open."""
     position = chain.position((report.database.revision or "").split())
     steps = tuple(plan_of(chain, position, report))
-    return Plan(position, steps, next_step(chain, steps, report, calls))
+    return ChainPlan(position, steps, next_step(chain, steps, report, calls))
 
 
-def plan_of(chain: Chain, position: Position, report: Report) -> list[Step]:
+def plan_of(chain: Chain, position: Position, report: Report) -> list[PlannedRevision]:
     """List the revisions from the base to the head."""
     return [
-        Step(
+        PlannedRevision(
             revision.id,
             revision.title,
             revision.id in position.applied,
@@ -64,7 +66,7 @@ def plan_of(chain: Chain, position: Position, report: Report) -> list[Step]:
     ]
 
 
-def next_step(chain: Chain, steps: Sequence[Step], report: Report, calls: Calls) -> str:
+def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, calls: Calls) -> str:
     """Say in one sentence what to do now."""
     if not steps:
         return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"

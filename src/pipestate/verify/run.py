@@ -12,25 +12,26 @@ from sqlalchemy import URL, Connection
 from pipestate import db
 from pipestate.chain.position import Position
 from pipestate.config import shown
-from pipestate.drivers import server_version
+from pipestate.engines.engine import engine_of
 from pipestate.progress import Checking, unwatched
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
 from pipestate.verify.connections import share_out
 from pipestate.verify.expect import Judgement, judge
 from pipestate.verify.files import tell_files
-from pipestate.verify.read import QueryFailed, fence, read
+from pipestate.verify.read import fence, read
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport, gate_of
+from pipestate.verify.rows import QueryFailed
 from pipestate.verify.select import Asked, ask
 from pipestate.verify.signoff import explain_signoff, signoff_check
 from pipestate.verify.strangers import tell_version_table
 from pipestate.verify.surroundings import look_around, refuse_planted
-from pipestate.verify.values import Json, Result
+from pipestate.verify.values import Json, QueryResult
 from pipestate.verify.verdict import Outcome, Verdict
 
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
 VIEW_ROWS = 50
-NOTHING = Result((), (), 0)
+NOTHING = QueryResult((), (), 0)
 
 
 def verify(
@@ -74,7 +75,7 @@ def verify_on(
     two phases ask in the same words is read once: they see one snapshot.
     """
     started_at, start = datetime.now(UTC), time.perf_counter()
-    known: dict[str, Result] = {}
+    known: dict[str, QueryResult] = {}
     dialect = url.get_backend_name()
     asked = [each for runbook, phase in phases for each in ask(runbook, phase, position, dialect)]
     tell = partial(_tell, asked=asked, position=position)
@@ -86,7 +87,7 @@ def verify_on(
         url,
         asked,
         _telling(asked, partial(run_check, timeout_s=timeout_s, evidence=evidence, known=known), on_check),
-        jobs=1 if dialect == "sqlite" else jobs,
+        jobs=1 if engine_of(url).IS_FILE else jobs,
         prepare=tell,
         within=fence,
     )
@@ -105,7 +106,7 @@ def _milliseconds(since: float) -> float:
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
-    version = server_version(connection).split()[0]
+    version = engine_of(connection).server_version(connection).split()[0]
     return DatabaseInfo(shown(url), connection.dialect.name, version, position.current, position.head)
 
 
@@ -162,7 +163,7 @@ def run_check(
     timeout_s: float,
     *,
     evidence: bool = True,
-    known: dict[str, Result] | None = None,
+    known: dict[str, QueryResult] | None = None,
 ) -> Verdict:
     """One check; whatever happens in it becomes its verdict. `known` has what this snapshot has answered already."""
     written = asked.check
@@ -185,7 +186,9 @@ def run_check(
     return _verdict(asked, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
-def _read_once(connection: Connection, sql: str, timeout_s: float, known: dict[str, Result]) -> Result:
+def _read_once(
+    connection: Connection, sql: str, timeout_s: float, known: dict[str, QueryResult]
+) -> QueryResult:
     if sql not in known:
         known[sql] = read(connection, sql, timeout_s, most=EVIDENCE_ROWS)
     return known[sql]
@@ -226,7 +229,7 @@ def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: floa
 
 
 def _verdict(
-    asked: Asked, check: Check, judgement: Judgement, duration_ms: float, evidence: Result = NOTHING
+    asked: Asked, check: Check, judgement: Judgement, duration_ms: float, evidence: QueryResult = NOTHING
 ) -> Verdict:
     return Verdict(
         check.id,
@@ -243,7 +246,7 @@ def _verdict(
     )
 
 
-def _evidence(connection: Connection, check: Check, own: Result, timeout_s: float) -> Result:
+def _evidence(connection: Connection, check: Check, own: QueryResult, timeout_s: float) -> QueryResult:
     """Rows that show why: those of its evidence, else its own where `rows` is what failed.
 
     A query that fails here must not hide the verdict.
@@ -254,4 +257,4 @@ def _evidence(connection: Connection, check: Check, own: Result, timeout_s: floa
     try:
         return read(connection, explained.sql, timeout_s, most=EVIDENCE_ROWS)
     except QueryFailed as error:
-        return Result(("error",), ((str(error),),), 1)
+        return QueryResult(("error",), ((str(error),),), 1)

@@ -8,6 +8,8 @@ import re
 
 from sqlalchemy import Connection, text
 
+from pipestate.engines.engine import engine_of
+
 SCHEMA = "pipestate"
 MESSAGE = (
     "%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with "
@@ -54,7 +56,7 @@ def tell_version_table(connection: Connection, table: str | None) -> None:
 
     Where nobody has said it, as in a migration, whoever runs it must be the ledger's owner or a member.
     """
-    if connection.dialect.name == "postgresql":
+    if engine_of(connection).HAS_SETTINGS:
         connection.execute(TELL, {"table": table or ""})
 
 

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection
 
+from pipestate.engines.engine import engine_of
 from pipestate.errors import Unreachable
 
 SUPERUSER = (
@@ -65,7 +66,7 @@ SELECT pg_catalog.current_setting('is_superuser') = 'on', pg_catalog.pg_is_in_re
 
 def look_around(connection: Connection) -> tuple[str, ...]:
     """List what a reader of the report should know about the session that made it."""
-    if connection.dialect.name != "postgresql":
+    if not engine_of(connection).HAS_ROLES:
         return ()
     superuser, standby, age, open_schemas, planted = connection.exec_driver_sql(
         AROUND, execution_options={"no_parameters": True}
@@ -96,7 +97,7 @@ def _standby(age: float | None) -> str:
 
 def find_planted(connection: Connection) -> str | None:
     """Name what somebody else has put where a check may read it instead of what was meant."""
-    if connection.dialect.name != "postgresql":
+    if not engine_of(connection).HAS_ROLES:
         return None
     found = connection.exec_driver_sql(PLANTED, execution_options={"no_parameters": True}).scalar()
     return str(found) if found else None

@@ -21,7 +21,7 @@ MOST_NESTED = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QueryResult:
     """What a query returned: its first rows, and the true number of all."""
 
     columns: tuple[str, ...]

@@ -6,7 +6,7 @@ import pytest
 from bed import Database
 from pipestate.errors import Unreachable
 from pipestate.rehearse.clone import tables_of, vacuum
-from pipestate.rehearse.line import Line, Task, run_tasks
+from pipestate.rehearse.line import PolledLine, RepeatedMessage, run_tasks
 from pipestate.rehearse.production import oldest_transactions
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import WRITER, Watcher
@@ -59,8 +59,8 @@ def test_a_table_that_the_role_may_not_touch_is_named_and_not_probed(pg: Databas
 
 def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
     pg.run("CREATE TABLE orders (id integer)")
-    line, waited = Line(pg.url), []
-    task = Task(
+    line, waited = PolledLine(pg.url), []
+    task = RepeatedMessage(
         line,
         f"BEGIN; LOCK TABLE orders IN {WRITER} MODE; ROLLBACK",
         0.005,
@@ -82,7 +82,7 @@ def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
 
 
 def test_a_clone_that_vanishes_is_one_sentence(pg: Database) -> None:
-    line = Line(pg.url)
+    line = PolledLine(pg.url)
     pg.run(f"SELECT pg_terminate_backend({line.pid})")
     with pytest.raises(Unreachable, match=r"does not answer: .*take a new one; production was not touched"):
         line.ask("SELECT 1")

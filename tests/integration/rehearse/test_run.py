@@ -11,7 +11,7 @@ from bed import Database, Postgres
 from pipestate.errors import Unreachable
 from pipestate.rehearse import readers
 from pipestate.rehearse.compat import compat
-from pipestate.rehearse.felt import STRONGEST, Rehearsal, Verdict
+from pipestate.rehearse.felt import STRONGEST, LimitVerdict, Rehearsal
 from pipestate.rehearse.run import rehearse
 from pipestate.render.rehearse import rehearsal_as_lines
 from rehearsals import job_for
@@ -63,7 +63,7 @@ def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
     assert found.longest_stall_ms >= felt["b2", "orders"].stall_ms * 4.5
     assert "in production 450 rows: estimates × 4.5" in screen(found)
     assert "in production 500 rows: more than 10 × is a guess" in screen(found)
-    unknown = [(each.revision, each.table) for each in found.findings if each.verdict is Verdict.UNKNOWN]
+    unknown = [(each.revision, each.table) for each in found.findings if each.verdict is LimitVerdict.UNKNOWN]
     assert unknown == [("d4", "order_log"), ("g7", "order_log")]
     assert (found.exit_code, found.not_tried) == (1, None)
     bounded = {each.revision: each.bounded for each in found.tables if each.met}

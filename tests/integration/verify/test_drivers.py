@@ -4,9 +4,10 @@ import pytest
 from sqlalchemy import Connection
 
 from bed import Database
-from pipestate.verify.read import QueryFailed, read
+from pipestate.engines.engine import engine_of
+from pipestate.verify.read import read
+from pipestate.verify.rows import QueryFailed
 from pipestate.verify.values import json_safe
-from pipestate.world import look
 from through import connected
 
 OTHERS = ("postgresql+psycopg", "postgresql+psycopg_async", "postgresql+asyncpg")
@@ -29,7 +30,7 @@ REFUSED = {
 def answers(connection: Connection) -> list[object]:
     """Read all of it in one look: an error in one query must not spoil the next."""
     found: list[object] = []
-    with look(connection):
+    with engine_of(connection).look(connection):
         for sql in (*REFUSED, VALUES):
             try:
                 (row,) = read(connection, sql, 0.2, most=3).rows
@@ -60,7 +61,7 @@ def test_a_query_is_planned_anew_after_a_change(pg: Database, driver: str) -> No
         for change in ("CREATE TABLE t (a int, b int)", "DO $$ BEGIN ALTER TABLE t DROP COLUMN b; END $$"):
             connection.exec_driver_sql(change)
             for _ in range(6):
-                with look(connection):
+                with engine_of(connection).look(connection):
                     found.append(read(connection, "SELECT * FROM t", 5, most=1).columns)
         return found
 
@@ -73,7 +74,7 @@ def test_a_look_at_sqlite_through_aiosqlite(sqlite_database: Database) -> None:
 
     def work(connection: Connection) -> list[str]:
         said = []
-        with look(connection):
+        with engine_of(connection).look(connection):
             for sql in ("CREATE TABLE t (n)", "PRAGMA query_only = OFF", slow):
                 with pytest.raises(QueryFailed) as refused:
                     read(connection, sql, 0.2, most=1)

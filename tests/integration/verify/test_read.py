@@ -11,7 +11,8 @@ from books import NOWHERE, block, explained, page, run, shown, write
 from pipestate.chain.calls import Calls
 from pipestate.cli.output import Format, render
 from pipestate.db import reader
-from pipestate.verify.read import QueryFailed, read
+from pipestate.verify.read import read
+from pipestate.verify.rows import QueryFailed
 from pipestate.verify.run import run_views
 from pipestate.verify.select import find_phases
 

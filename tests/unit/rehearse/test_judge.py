@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from felts import made_statement, made_table
-from pipestate.rehearse.felt import Finding, Met, RevisionFelt, TableFelt, Verdict
+from pipestate.rehearse.felt import LimitVerdict, Met, OverLimit, RevisionFelt, TableFelt
 from pipestate.rehearse.judge import judge, judge_file
 
 
-def found(table: TableFelt, *, limit: float = 500, floor: float = 100) -> tuple[Finding, ...]:
+def found(table: TableFelt, *, limit: float = 500, floor: float = 100) -> tuple[OverLimit, ...]:
     return judge([RevisionFelt("b2", "versions/b2.py", 2000.0, (table,))], limit, floor)
 
 
@@ -34,7 +34,11 @@ def found(table: TableFelt, *, limit: float = 500, floor: float = 100) -> tuple[
 def test_a_finding_names_the_line_and_what_avoids_it(sql: str, instead: str) -> None:
     (finding,) = found(made_table(sql))
     assert instead in finding.instead
-    assert (finding.revision, finding.source, finding.verdict) == ("b2", "versions/b2.py:7", Verdict.OVER)
+    assert (finding.revision, finding.source, finding.verdict) == (
+        "b2",
+        "versions/b2.py:7",
+        LimitVerdict.OVER,
+    )
 
 
 def test_a_rewrite_outranks_what_the_statement_looks_like() -> None:
@@ -52,7 +56,7 @@ def test_a_lock_that_outlives_its_revision_is_that_revisions() -> None:
 
 def test_an_unbounded_request_fails_whatever_it_holds() -> None:
     (finding,) = found(made_table(unbounded=True, held_ms=1.0, writer_ms=1.0))
-    assert finding.verdict is Verdict.OVER
+    assert finding.verdict is LimitVerdict.OVER
     assert "without a lock_timeout" in finding.what
 
 
@@ -70,19 +74,19 @@ def test_a_request_that_was_seen_to_wait_longer_than_the_limit_is_too_patient() 
 
 def test_the_scaled_figure_is_judged() -> None:
     (finding,) = found(made_table(writer_ms=150.0, rows=10, production_rows=90))
-    assert finding.verdict is Verdict.OVER
+    assert finding.verdict is LimitVerdict.OVER
     assert found(made_table(writer_ms=150.0)) == ()
 
 
 def test_what_would_be_a_guess_is_unknown_and_no_yes() -> None:
     (finding,) = found(made_table(writer_ms=1.0, rows=10, production_rows=1000))
-    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.verdict is LimitVerdict.UNKNOWN
     assert "a tenth of production's rows" in finding.instead
 
 
 def test_what_is_over_the_limit_on_a_small_clone_already_is_over() -> None:
     (finding,) = found(made_table(rows=10, production_rows=1000))
-    assert finding.verdict is Verdict.OVER
+    assert finding.verdict is LimitVerdict.OVER
 
 
 def test_where_nobody_would_wait_nobody_waits_longer_in_production() -> None:
@@ -92,7 +96,7 @@ def test_where_nobody_would_wait_nobody_waits_longer_in_production() -> None:
 
 def test_near_the_limit_nobody_can_say() -> None:
     (finding,) = found(made_table(writer_ms=300.0))
-    assert finding.verdict is Verdict.TOO_CLOSE
+    assert finding.verdict is LimitVerdict.TOO_CLOSE
 
 
 def test_noise_is_no_finding_unless_it_is_far_over() -> None:

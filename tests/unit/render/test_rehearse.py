@@ -7,8 +7,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from felts import made_statement, made_table
-from pipestate.rehearse.compat import Compat, Told
-from pipestate.rehearse.felt import Finding, Met, PhaseAsked, Rehearsal, Return, RevisionFelt, Verdict
+from pipestate.rehearse.compat import Compat, ToldStatement
+from pipestate.rehearse.felt import LimitVerdict, Met, OverLimit, PhaseAsked, Rehearsal, Return, RevisionFelt
 from pipestate.rehearse.statements import Reason
 from pipestate.rehearse.trace import Failure, GateAsked
 from pipestate.render.compat import compat_as_lines, compat_as_markdown
@@ -36,7 +36,7 @@ def made(name: str = "orders", **overrides: object) -> Rehearsal:
         found,
         revisions=(revision, RevisionFelt("c3", "versions/c3.py", 5.0)),
         phases=(PhaseAsked("shop/ready", phase, replace(phase, gate=Gate.PAST)),),
-        findings=(Finding("b2", name, "versions/b2.py:7", "waits", "do not wait", Verdict.OVER),),
+        findings=(OverLimit("b2", name, "versions/b2.py:7", "waits", "do not wait", LimitVerdict.OVER),),
         limit_ms=500.0,
         returned=Return((f"table {name} is gone",)),
         not_probed={"parts": "too many tables"},
@@ -81,7 +81,7 @@ def test_markdown_has_the_table_the_findings_and_the_gates() -> None:
 
 def test_hostile_text_stays_text_in_markdown() -> None:
     failure = Failure(HOSTILE, None, 1)
-    statement = Told(HOSTILE, HOSTILE, "b2", HOSTILE)
+    statement = ToldStatement(HOSTILE, HOSTILE, "b2", HOSTILE)
     comments = (
         rehearsal_as_markdown(made(HOSTILE, failure=failure, not_tried=HOSTILE)),
         compat_as_markdown(Compat(HOSTILE, "a1", "b2", 2, (statement,), (), (statement,), failure)),
@@ -97,8 +97,8 @@ def test_hostile_text_stays_text_in_markdown() -> None:
 
 
 def test_statements_that_cannot_be_prepared_are_listed_by_reason() -> None:
-    unprepared = [Told("VACUUM orders", "syntax error", reason=Reason.UTILITY) for _ in range(12)]
-    unprepared.append(Told("SELECT * FROM nowhere", "no such table", reason=Reason.REFUSED))
+    unprepared = [ToldStatement("VACUUM orders", "syntax error", reason=Reason.UTILITY) for _ in range(12)]
+    unprepared.append(ToldStatement("SELECT * FROM nowhere", "no such table", reason=Reason.REFUSED))
     found = Compat("clone", "a1", "b2", 20, (), (), tuple(unprepared))
     lines = list(compat_as_lines(found))
     assert lines[0] == "not prepared, a command that cannot be prepared: 12"

@@ -16,7 +16,7 @@ from pipestate.standing.model import (
     ClosedRecord,
     Day,
     DayState,
-    Failure,
+    FailedCheck,
     Forced,
     Held,
     Observed,
@@ -178,14 +178,14 @@ def full(text: str) -> Standing:
         checks=(make_verdict("soak", text), make_verdict("quiet", text)),
         soaks=(make_soak(days=9.0, since=None, of=text, ends_next=True),),
         signoffs=(make_signoff(word(text, 2 * DAY)), make_signoff(word(text, DAY / 2), missing=0, until=NOW)),
-        last_closed=ClosedRecord(NOW - DAY, text, (Failure(text, "failed", text),)),
+        last_closed=ClosedRecord(NOW - DAY, text, (FailedCheck(text, "failed", text),)),
         days=strip(*[DayState.OPEN] * 14),
         opening=Opening(NOW, (text,)),
     )
     return make_standing(
         phase,
         observations=(Observed(text, 1.0, NOW, DAY, text, text, (), (f"b/{text}",)),),
-        forced=Forced(text, text, NOW, text, text, text, (Failure(text, "failed", text),)),
+        forced=Forced(text, text, NOW, text, text, text, (FailedCheck(text, "failed", text),)),
         views=(Shown("v", ({text: text, "n": "1"},), None, 1), Shown("w", (), text)),
         no_ledger=text,
     )

@@ -2,7 +2,7 @@ import re
 
 from markupsafe import Markup
 
-from pipestate.report.prose import Beside, Section, sections
+from pipestate.report.prose import Beside, ProseSection, sections
 
 FRONT = "---\nrunbook: book\n---\n"
 
@@ -97,5 +97,5 @@ def test_two_headings_of_the_same_words_have_two_ids() -> None:
 
 
 def test_an_empty_page_has_no_section() -> None:
-    empty: list[Section] = []
+    empty: list[ProseSection] = []
     assert sections(FRONT, Beside(), prefix="book") == empty

@@ -9,16 +9,18 @@ import pytest
 from pipestate.chain.project import Named, Project, find_project
 from pipestate.chain.read import read_chain
 from pipestate.errors import ConfigError
-from pipestate.scaffold.place import Place, Wanted, find_place
+from pipestate.scaffold.place import NewRevision, WantedRevision, find_place
 
 Miniature = Callable[[str], Path]
 
 
 def found(
     project: Project, *, id: str | None = None, head: str | None = None, version_path: str | None = None
-) -> Place:
+) -> NewRevision:
     path = Path(version_path) if version_path else None
-    return find_place(project, read_chain(project), Wanted("The log, and what it says", id, head, path))
+    return find_place(
+        project, read_chain(project), WantedRevision("The log, and what it says", id, head, path)
+    )
 
 
 def with_options(*lines: str) -> Project:

@@ -8,7 +8,7 @@ import pytest
 from pipestate.chain.project import Named, find_project
 from pipestate.chain.read import read_chain
 from pipestate.runbook.lint import findings
-from pipestate.scaffold.place import Wanted
+from pipestate.scaffold.place import WantedRevision
 from pipestate.scaffold.start import MESSAGE, Started, draft_start, skeleton
 
 Miniature = Callable[[str], Path]
@@ -16,7 +16,7 @@ Miniature = Callable[[str], Path]
 
 def started(named: Named | None = None) -> Started:
     project = find_project(named or Named())
-    return draft_start(project, read_chain(project), "more", Wanted(MESSAGE, "zz"))
+    return draft_start(project, read_chain(project), "more", WantedRevision(MESSAGE, "zz"))
 
 
 def test_the_skeleton_is_a_page_whose_checks_can_be_run() -> None:

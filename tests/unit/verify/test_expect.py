@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipestate.runbook.require import Requirement, parse_requirement
 from pipestate.verify.expect import Judgement, judge
-from pipestate.verify.values import Result
+from pipestate.verify.values import QueryResult
 from pipestate.verify.verdict import Outcome
 
 PASSED, FAILED, ERRORED = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED
@@ -24,7 +24,7 @@ def judged_rows(
     requirement: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]], total: int | None = None
 ) -> Judgement:
     """Several rows, or none; `total` where there are more than those."""
-    found = Result(tuple(columns), tuple(rows), len(rows) if total is None else total)
+    found = QueryResult(tuple(columns), tuple(rows), len(rows) if total is None else total)
     return judge(parse_requirement(requirement), found)
 
 
@@ -236,7 +236,7 @@ def test_a_column_called_rows_is_ambiguous() -> None:
 
 
 def test_no_criterion_never_passes() -> None:
-    assert judge(Requirement("", ()), Result(("a",), ((1,),), 1)).outcome is ERRORED
+    assert judge(Requirement("", ()), QueryResult(("a",), ((1,),), 1)).outcome is ERRORED
 
 
 @given(

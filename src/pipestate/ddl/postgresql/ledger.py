@@ -1,11 +1,11 @@
-"""The ledger in a revision: the block that `pipestate.ledger.install` renders, online and in scripts."""
+"""The ledger in a revision: the block that `pipestate.ledger.block` renders, online and in scripts."""
 
 from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import told_plainly
 from pipestate.ddl.notice import warn
-from pipestate.ledger.install import DECLARE, block
+from pipestate.ledger.block import DECLARE, block
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
 

@@ -17,8 +17,8 @@ from pipestate.backfill.pace import fixed_or_adapted
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill import batch, stale_rows
 from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
-from pipestate.pipeline.backfill.storage_check import Counted, Tally, require_known_sites
-from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.backfill.storage_check import Counted, DocumentTally, require_known_sites
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.storage import StorageError
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.progress import Progress, untold
@@ -26,7 +26,13 @@ from pipestate.progress import Progress, untold
 __all__ = ["LARGEST_BATCH", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
 
 LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
-OUTCOMES = (Outcome.MIGRATED, Outcome.EMPTY, Outcome.MOVED_ON, Outcome.ORPHANED, Outcome.FAILED)
+OUTCOMES = (
+    SubjectOutcome.MIGRATED,
+    SubjectOutcome.EMPTY,
+    SubjectOutcome.MOVED_ON,
+    SubjectOutcome.ORPHANED,
+    SubjectOutcome.FAILED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ def plan(
     """Decide about every stale row; refuse a storage directory that cannot be the right one."""
     total = stale_rows.count(url, threshold)
     require_known_sites(url, storage)
-    tally = Tally()
+    tally = DocumentTally()
     expected: list[Result[SiteCounts]] = []
     for row in stale_rows.read(url, threshold):
         expected.append(decide_unread(row) or _counted(row, storage, tally))
@@ -77,11 +83,11 @@ def require_batch_size(size: int | None) -> None:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 
-def _counted(row: StaleRow, storage: Counted, tally: Tally) -> Result[SiteCounts]:
+def _counted(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
     subdomain, expected = row[0], max(row[1] or 0, 0)
     try:
         documents = storage.documents(subdomain)
     except StorageError as error:
-        return Result(SiteCounts(subdomain), Outcome.FAILED, str(error))
+        return Result(SiteCounts(subdomain), SubjectOutcome.FAILED, str(error))
     tally.add(expected, documents)
     return decide_counts(subdomain, expected, documents)

@@ -9,7 +9,7 @@ from pipestate.errors import Unreachable
 from pipestate.pipeline.backfill.decide import NO_DOCUMENTS, SiteCounts
 from pipestate.pipeline.backfill.stale_rows import STALE
 from pipestate.pipeline.error_text import error_text
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.sql import NOW, fill
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.schema import sites
@@ -88,7 +88,8 @@ def write(
     """
     try:
         with connection.begin():
-            left = _update(connection, [result.subject for result in expected], threshold, last)
+            counts = [result.subject for result in expected]
+            left = UPDATE_ON[connection.dialect.name](connection, counts, threshold, last)
             return _what_became_of(connection, left) if left else {}
     except (IntegrityError, DataError, InternalError) as error:
         if len(expected) > 1:
@@ -96,7 +97,7 @@ def write(
             first = write(connection, expected[:half], threshold, last=last)
             return first | write(connection, expected[half:], threshold, last=last)
         name = expected[0].subject.subdomain
-        return {name: Result(SiteCounts(name), Outcome.FAILED, error_text(str(error.orig)))}
+        return {name: Result(SiteCounts(name), SubjectOutcome.FAILED, error_text(str(error.orig)))}
     except OperationalError as error:
         if _is_locked(error):
             first_name, last_name = expected[0].subject.subdomain, expected[-1].subject.subdomain
@@ -107,30 +108,42 @@ def write(
         raise
 
 
-def _update(connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool) -> list[str]:
-    """Update the sites; return the names of those that were not written."""
-    sql, ages = UPDATE_SQL[connection.dialect.name], _ages(threshold)
-    if connection.dialect.name == "sqlite":
-        values = (
-            {"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts
-        )
-        return [
-            str(each["site"])
-            for each in values
-            if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
-        ]
+def _update_at_once(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+) -> list[str]:
+    """Update the sites with one statement; return the names of those that were not written."""
     connection.exec_driver_sql(PREPARE_SQL, {"synchronous": "on" if last else "off"})
     names = [site.subdomain for site in counts]
-    arrays = {
+    parameters = {
         "sites": _text_array(names),
         "completed": str([site.completed for site in counts]).translate(BRACES),
         "totals": str([site.total for site in counts]).translate(BRACES),
+        **_ages(threshold),
+        "first": names[0],
+        "last": names[-1],
     }
-    result = connection.exec_driver_sql(sql, {**arrays, **ages, "first": names[0], "last": names[-1]})
+    result = connection.exec_driver_sql(UPDATE_SQL["postgresql"], parameters)
     if result.rowcount == len(names):
         return []
     written = set(result.scalars())
     return [name for name in names if name not in written]
+
+
+def _update_one_by_one(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+) -> list[str]:
+    """Update the sites, a statement each; return the names of those that were not written."""
+    del last
+    sql, ages = UPDATE_SQL["sqlite"], _ages(threshold)
+    values = ({"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts)
+    return [
+        str(each["site"])
+        for each in values
+        if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
+    ]
+
+
+UPDATE_ON = {"postgresql": _update_at_once, "sqlite": _update_one_by_one}
 
 
 def _ages(threshold: timedelta) -> dict[str, float]:
@@ -159,10 +172,10 @@ def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Count
 def _missed(subdomain: str, stages: dict[str, str | None]) -> Counted:
     site = SiteCounts(subdomain)
     if subdomain not in stages:
-        return Result(site, Outcome.ORPHANED, "the site was deleted in the meantime")
+        return Result(site, SubjectOutcome.ORPHANED, "the site was deleted in the meantime")
     if stages[subdomain] is None:
-        return Result(site, Outcome.MOVED_ON, "site_progress was written again in the meantime")
-    return Result(site, Outcome.MOVED_ON)
+        return Result(site, SubjectOutcome.MOVED_ON, "site_progress was written again in the meantime")
+    return Result(site, SubjectOutcome.MOVED_ON)
 
 
 def _is_locked(error: DBAPIError) -> bool:

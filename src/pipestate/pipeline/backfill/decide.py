@@ -10,7 +10,7 @@ Nothing here knows a database or a directory.
 
 from typing import NamedTuple
 
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.storage import Documents
 
 NO_DOCUMENTS = "no documents in the storage directory, and site_progress expected none"
@@ -37,20 +37,20 @@ def decide_unread(row: StaleRow) -> Result[SiteCounts] | None:
     """Decide what needs no look at the documents; None for the others."""
     subdomain, _, has_site, stage = row
     if not has_site:
-        return Result(SiteCounts(subdomain), Outcome.ORPHANED, "there is no such site")
-    return None if stage is None else Result(SiteCounts(subdomain), Outcome.MOVED_ON)
+        return Result(SiteCounts(subdomain), SubjectOutcome.ORPHANED, "there is no such site")
+    return None if stage is None else Result(SiteCounts(subdomain), SubjectOutcome.MOVED_ON)
 
 
 def decide_counts(subdomain: str, expected: int, documents: Documents) -> Result[SiteCounts]:
     """Decide by the documents, and by how many `site_progress` expected.
 
     >>> decide_counts("a.gov", 0, Documents({}, frozenset())).outcome
-    <Outcome.EMPTY: 'completed without documents'>
+    <SubjectOutcome.EMPTY: 'completed without documents'>
     """
     completed, total = count_documents(expected, documents)
     if total == 0:
-        return Result(SiteCounts(subdomain), Outcome.EMPTY, NO_DOCUMENTS)
-    return Result(SiteCounts(subdomain, completed, total), Outcome.MIGRATED)
+        return Result(SiteCounts(subdomain), SubjectOutcome.EMPTY, NO_DOCUMENTS)
+    return Result(SiteCounts(subdomain, completed, total), SubjectOutcome.MIGRATED)
 
 
 def count_documents(expected: int, documents: Documents) -> tuple[int, int]:

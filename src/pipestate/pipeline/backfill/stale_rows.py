@@ -42,6 +42,8 @@ WHERE {stale}{and_p_after}
 ORDER BY p.subdomain
 LIMIT :page
 """
+# A page is read as a range of the keys, whatever the statistics say.
+PAGE_SETTINGS = {"postgresql": ("SET LOCAL enable_seqscan = off",), "sqlite": ()}
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
 COUNT_SQL = {engine: fill(engine, COUNT, stale=STALE[engine]) for engine in ENGINES}
@@ -89,8 +91,8 @@ def require_both_accounts(connection: Connection) -> None:
 def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
     with db.reader(url) as connection:
         dialect = connection.dialect.name
-        if dialect == "postgresql":  # a page is a range of the keys, whatever the statistics say
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        for setting in PAGE_SETTINGS[dialect]:
+            connection.exec_driver_sql(setting)
         parameters = {"age": threshold.total_seconds(), "page": PAGE, "after": after}
         sql = FIRST_SQL[dialect] if after is None else NEXT_SQL[dialect]
         cursor = connection.exec_driver_sql(sql, parameters).cursor

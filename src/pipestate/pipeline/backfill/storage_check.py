@@ -28,7 +28,7 @@ class Counted(Protocol):
 
 
 @dataclass(slots=True)
-class Tally:
+class DocumentTally:
     """Among the sites that should have documents: how many have any."""
 
     expected: int = 0

@@ -4,13 +4,13 @@ Workers import this, so it loads nothing but SQLAlchemy's connection and the SQL
 """
 
 from pipestate.pipeline.counters.finish import (
-    JobOutcome,
     claim_coordinator_enqueue,
     finish_job,
     increment_completed,
     increment_failed,
     should_trigger_coordinator,
 )
+from pipestate.pipeline.counters.outcome import JobOutcome
 from pipestate.pipeline.counters.start import advance_stage, initialize_stage
 
 __all__ = [

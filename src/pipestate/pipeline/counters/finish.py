@@ -5,24 +5,15 @@ The caller owns the transaction: what is counted, claimed and recorded is commit
 The other functions are the same in smaller pieces, for code that has them already.
 """
 
-from typing import NamedTuple
-
 from sqlalchemy import Connection
 
 from pipestate.pipeline.counters.claims import record_claim
 from pipestate.pipeline.counters.driver import fetch_one
+from pipestate.pipeline.counters.engine import ENGINES
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL, FinishSql
+from pipestate.pipeline.counters.outcome import JobOutcome, read_counters
 from pipestate.pipeline.error_text import error_text
-from pipestate.pipeline.stages import InvalidJobs, StageNotStarted, UnknownSite, UnknownStage
-
-
-class JobOutcome(NamedTuple):
-    """The stage's counters after a job, and whether this job is the one that starts the coordinator."""
-
-    completed: int
-    failed: int
-    total: int
-    claimed: bool
+from pipestate.pipeline.stages import InvalidJobs, UnknownSite, UnknownStage
 
 
 def finish_job(
@@ -44,10 +35,12 @@ def finish_job(
     if error is not None:
         parameters["error"] = error_text(error)
     if job_key is not None:
-        return _finish_keyed(conn, sql, stage, parameters, job_key)
+        if not job_key:
+            raise InvalidJobs("job_key is empty: every job would be the same one")
+        return ENGINES[conn.dialect.name].finish_keyed(conn, sql, stage, parameters, job_key)
     row = fetch_one(conn, sql.finish[error is not None], parameters)
     if row is None:
-        return _finish_late(conn, sql, stage, parameters)
+        return ENGINES[conn.dialect.name].finish_late(conn, sql, stage, parameters)
     if row[3]:
         record_claim(conn, subdomain, stage)
     return JobOutcome(row[0], row[1], row[2], bool(row[3]))
@@ -98,54 +91,4 @@ def _sql(conn: Connection, stage: str) -> FinishSql:
 def _increment(conn: Connection, stage: str, parameters: dict[str, str]) -> None:
     sql = _sql(conn, stage)
     if conn.exec_driver_sql(sql.increment["error" in parameters], parameters).rowcount == 0:
-        _read(conn, sql, stage, parameters["site"])
-
-
-def _finish_keyed(
-    conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str], key: str
-) -> JobOutcome:
-    if not key:
-        raise InvalidJobs("job_key is empty: every job would be the same one")
-    keyed = parameters | {"key": key}
-    if conn.dialect.name == "postgresql":
-        return _finish_locked(conn, sql.finish_keyed, stage, keyed)
-    site = {"site": parameters["site"], "key": key}
-    if conn.exec_driver_sql(sql.remember, site).first() is None:
-        return _read(conn, sql, stage, parameters["site"])
-    row = conn.exec_driver_sql(sql.finish["error" in parameters], parameters).first()
-    if row is None:
-        return _finish_late(conn, sql, stage, parameters)
-    if row[3]:
-        record_claim(conn, parameters["site"], stage)
-    return JobOutcome(row[0], row[1], row[2], bool(row[3]))
-
-
-def _finish_late(conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str]) -> JobOutcome:
-    """Count a job of a site that is already claimed (one too many, or late); refuse one that cannot be counted."""
-    if conn.dialect.name == "postgresql":
-        return _finish_locked(conn, sql.finish_locked, stage, parameters)
-    row = conn.exec_driver_sql(sql.finish_late["error" in parameters], parameters).first()
-    if row is None:
-        return _read(conn, sql, stage, parameters["site"])
-    return JobOutcome(row[0], row[1], row[2], False)
-
-
-def _finish_locked(
-    conn: Connection, statements: tuple[str, str], stage: str, parameters: dict[str, str]
-) -> JobOutcome:
-    row = conn.exec_driver_sql(statements["error" in parameters], parameters).first()
-    if row is None:
-        raise UnknownSite(parameters["site"])
-    if not row[4]:
-        raise StageNotStarted(parameters["site"], stage)
-    return JobOutcome(row[0], row[1], row[2], row[3])
-
-
-def _read(conn: Connection, sql: FinishSql, stage: str, subdomain: str) -> JobOutcome:
-    """Return the counters as they are; raise where a job has nothing to be counted in."""
-    row = conn.exec_driver_sql(sql.read, {"site": subdomain}).first()
-    if row is None:
-        raise UnknownSite(subdomain)
-    if not row[3]:
-        raise StageNotStarted(subdomain, stage)
-    return JobOutcome(row[0], row[1], row[2], False)
+        read_counters(conn, sql, stage, parameters["site"])

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.queues.export_file import appending, as_line
 from pipestate.pipeline.queues.port import Blocked, Exported, Obstacle, Queues
 from pipestate.progress import Progress, untold
@@ -22,7 +22,7 @@ LINES_AT_ONCE = 1000
 
 def plan(queues: Queues, obstacles: tuple[Obstacle, ...]) -> Plan[Blocked]:
     """List the jobs to delete, in the order of the obstacles."""
-    return Plan([Result(job, Outcome.DELETED) for job in queues.blocked(obstacles)])
+    return Plan([Result(job, SubjectOutcome.DELETED) for job in queues.blocked(obstacles)])
 
 
 def apply(
@@ -47,9 +47,9 @@ def apply(
 
 def export(
     queues: Queues, jobs: list[Blocked], file: Path, on_progress: Progress = untold
-) -> list[Exported | Outcome]:
+) -> list[Exported | SubjectOutcome]:
     """Append the jobs to the file, and return when they are on the disk; of each, the proof that stays small."""
-    kept: list[Exported | Outcome] = []
+    kept: list[Exported | SubjectOutcome] = []
     with appending(file) as write:
         for page in _pages(queues.export(jobs)):
             write(b"".join(as_line(queues.format, each) for each in page if isinstance(each, Exported)))
@@ -60,13 +60,13 @@ def export(
 
 def _cleared(
     queues: Queues, exported: list[Exported], total: int, on_progress: Progress
-) -> Iterator[Outcome]:
+) -> Iterator[SubjectOutcome]:
     for number, outcome in enumerate(queues.clear(exported), 1):
         on_progress((total + number) // 2, total)
         yield outcome
 
 
-def _pages(items: Iterable[Exported | Outcome]) -> Iterator[list[Exported | Outcome]]:
+def _pages(items: Iterable[Exported | SubjectOutcome]) -> Iterator[list[Exported | SubjectOutcome]]:
     waiting = iter(items)
     while page := list(islice(waiting, LINES_AT_ONCE)):
         yield page

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.queues.port import Obstacle, Place, State
+from pipestate.pipeline.queues.port import Destination, Obstacle, State
 from pipestate.pipeline.stages import STAGES, step_of
 
 SECTION = "pipestate:queues"
@@ -22,21 +22,21 @@ EXAMPLE = "ocr_job = ocr clerk.workers.ocr_page_job 10m"
 RQ = "rq"
 
 # What the queues of this migration hold where nothing else is said.
-DEFAULT_JOBS = {"ocr": Place("ocr", "ocr_page_job")}
-DEFAULT_COORDINATORS = {"ocr": Place("compilation", "ocr_complete_coordinator")}
+DEFAULT_JOBS = {"ocr": Destination("ocr", "ocr_page_job")}
+DEFAULT_COORDINATORS = {"ocr": Destination("compilation", "ocr_complete_coordinator")}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
     """The places of all calls, and which queue they are in."""
 
-    jobs: Mapping[str, Place] = field(default_factory=lambda: DEFAULT_JOBS)
-    coordinators: Mapping[str, Place] = field(default_factory=lambda: DEFAULT_COORDINATORS)
+    jobs: Mapping[str, Destination] = field(default_factory=lambda: DEFAULT_JOBS)
+    coordinators: Mapping[str, Destination] = field(default_factory=lambda: DEFAULT_COORDINATORS)
     missing: str | None = None
     backend: str = RQ
     url: str | None = None
 
-    def coordinator(self, stage: str) -> Place | None:
+    def coordinator(self, stage: str) -> Destination | None:
         """One coordinator follows all stages that run side by side: it may be named for any of them."""
         named = (self.coordinators.get(peer) for peer in (stage, *step_of(stage)))
         return next((place for place in named if place is not None), None)
@@ -86,7 +86,7 @@ def _parsed(ini: Path) -> configparser.ConfigParser:
     return parser
 
 
-def _place(ini: Path, key: str, value: str) -> Place:
+def _place(ini: Path, key: str, value: str) -> Destination:
     found = re.fullmatch(r"(\S+)\s+([\w.]+)(?:\s+(\d+)([smh]))?", value.strip())
     if found is None:
         raise ConfigError(
@@ -94,4 +94,4 @@ def _place(ini: Path, key: str, value: str) -> Place:
             f"a timeout, as in {EXAMPLE}"
         )
     queue, function, number, unit = found.groups()
-    return Place(queue, function, int(number) * SECONDS[unit] if number else None)
+    return Destination(queue, function, int(number) * SECONDS[unit] if number else None)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 
 
 class State(StrEnum):
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where a call goes. Without the module it can be recognised in a queue, but not enqueued."""
 
     queue: str
@@ -42,7 +42,7 @@ class Place:
 class Call:
     """One call to be enqueued."""
 
-    place: Place
+    place: Destination
     kwargs: Mapping[str, Any]
 
 
@@ -52,7 +52,7 @@ class Alive:
 
     calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
-    def of(self, subdomain: str, place: Place | None) -> int:
+    def of(self, subdomain: str, place: Destination | None) -> int:
         return 0 if place is None else self.calls.get((subdomain, place.name), 0)
 
 
@@ -144,16 +144,16 @@ class Queues(Protocol):
     def blocked(self, obstacles: Sequence[Obstacle]) -> list[Blocked]:
         """List the jobs that block the pipeline, and the ids whose job is gone."""
 
-    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
         """Read each job whole; CHANGED where it blocks no more, GONE where it was deleted."""
 
-    def clear(self, jobs: Sequence[Exported]) -> Iterator[Outcome]:
+    def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         """Delete each job that is still as it was exported: DELETED, CHANGED or GONE."""
 
-    def check(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         """Say what `restore` would do; raise DamagedExport for content that `export` has not written."""
 
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         """Bring each job back exactly as it was: RESTORED; EXISTS and EXPIRED are left alone."""
 
 

@@ -8,7 +8,7 @@
 
 from pathlib import Path
 
-from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.queues.export_file import read_saved
 from pipestate.pipeline.queues.port import Queues, Saved
 from pipestate.progress import Progress, untold
@@ -23,7 +23,7 @@ def plan(queues: Queues, file: Path) -> Plan[Saved]:
 def apply(queues: Queues, plan: Plan[Saved], *, on_progress: Progress = untold) -> list[Result[Saved]]:
     """Restore the jobs that were not there when it was planned."""
     wanted = [result.subject for result in plan.to_do]
-    outcomes: list[Outcome] = []
+    outcomes: list[SubjectOutcome] = []
     for outcome in queues.restore(wanted):
         outcomes.append(outcome)
         on_progress(len(outcomes), len(wanted))

@@ -16,7 +16,7 @@ from pipestate import db
 from pipestate.errors import ConfigError
 from pipestate.pipeline import reconciliations
 from pipestate.pipeline.error_text import error_text
-from pipestate.pipeline.planning import Outcome, Plan, Result, count
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import MAX_ATTEMPTS, Action, Facts, Recovery, decide, needs_person
@@ -31,7 +31,7 @@ from pipestate.schema import pipeline_claim
 
 __all__ = ["OUTCOMES", "Action", "Recovery", "Rules", "apply", "plan", "run"]
 
-OUTCOMES = (Outcome.RECOVERED, Outcome.SKIPPED, Outcome.FAILED)
+OUTCOMES = (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED, SubjectOutcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import Any
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.config import SECTION, QueueConfig
-from pipestate.pipeline.queues.port import Alive, Call, Place
+from pipestate.pipeline.queues.port import Alive, Call, Destination
 from pipestate.pipeline.reconcile.missing import Missing, nobody_knows
 from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
 from pipestate.pipeline.storage import Documents
@@ -81,7 +81,7 @@ def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
         return needs_person(site, _tried(site))
     busy = _busy(site, facts)
     if busy is not None:
-        return Result(Recovery(site, Action.WAIT), Outcome.SKIPPED, busy)
+        return Result(Recovery(site, Action.WAIT), SubjectOutcome.SKIPPED, busy)
     undone = [stage for stage in site.step if _undone(site.counters[stage])]
     if undone == ["ocr"]:
         return _ocr(site, facts, facts.documents_of(site.subdomain))
@@ -91,7 +91,7 @@ def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
 
 
 def needs_person(site: StuckSite, reason: str) -> Result[Recovery]:
-    return Result(Recovery(site, Action.PERSON), Outcome.SKIPPED, reason)
+    return Result(Recovery(site, Action.PERSON), SubjectOutcome.SKIPPED, reason)
 
 
 def _undone(counters: Counters) -> bool:
@@ -176,7 +176,7 @@ def _send_jobs(
         if not _can_send(jobs.get(stage)):
             return needs_person(site, _unknown(f"{stage}_job"))
     calls = tuple(_call(jobs[stage], site, extra) for stage, each in keywords.items() for extra in each)
-    return Result(Recovery(site, Action.JOBS, calls, now, succeeded), Outcome.RECOVERED, reason)
+    return Result(Recovery(site, Action.JOBS, calls, now, succeeded), SubjectOutcome.RECOVERED, reason)
 
 
 def _coordinator(
@@ -191,10 +191,10 @@ def _coordinator(
         return needs_person(site, _unknown(f"{site.stage}_coordinator"))
     lost = "its coordinator was lost" if site.claimed else "no coordinator was claimed"
     recovery = Recovery(site, Action.COORDINATOR, (_call(place, site, {}),), now, succeeded)
-    return Result(recovery, Outcome.RECOVERED, f"{reason}, {lost}")
+    return Result(recovery, SubjectOutcome.RECOVERED, f"{reason}, {lost}")
 
 
-def _can_send(place: Place | None) -> bool:
+def _can_send(place: Destination | None) -> bool:
     return place is not None and place.importable
 
 
@@ -202,7 +202,7 @@ def _unknown(key: str) -> str:
     return f"nothing says what to enqueue: write {key} under [{SECTION}] in alembic.ini"
 
 
-def _call(place: Place, site: StuckSite, extra: Mapping[str, Any]) -> Call:
+def _call(place: Destination, site: StuckSite, extra: Mapping[str, Any]) -> Call:
     known = {"subdomain": site.subdomain, "run_id": f"{site.subdomain}_recovered"}
     return Call(place, {**known, **extra})
 

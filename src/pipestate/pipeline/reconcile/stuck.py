@@ -17,11 +17,11 @@ from sqlalchemy import (
     and_,
     case,
     cast,
-    func,
     or_,
     select,
 )
 
+from pipestate.pipeline.reconcile.engine import ReconcileEngine, engine_of
 from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, UnknownSite, step_of
 from pipestate.pipeline.threshold import THRESHOLD_HOURS
 from pipestate.schema import pipeline_claim, sites
@@ -62,23 +62,11 @@ class StuckSite:
         return step_of(self.stage)
 
 
-def age_hours(dialect: str) -> ColumnElement[Any]:
-    """Hours since the site was touched, by the server's clock; NULL when nobody knows."""
-    touched = sites.c.updated_at
-    if dialect == "sqlite":
-        return (func.julianday("now") - func.julianday(touched)) * 24.0
-    return func.extract("epoch", func.now() - touched) / 3600.0
-
-
-def is_stuck(dialect: str, hours: float) -> ColumnElement[bool]:
+def is_stuck(engine: ReconcileEngine, hours: float) -> ColumnElement[bool]:
     """Say what is stuck as the runbook's checks say it, so that the index on the stage serves both."""
-    touched: ColumnElement[Any] = sites.c.updated_at
-    limit: ColumnElement[Any] = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600)
-    if dialect == "sqlite":
-        touched, limit = func.julianday(touched), func.julianday("now") - hours / 24
     stage = sites.c.current_stage
     in_flight = or_(stage < COMPLETED, stage > COMPLETED)
-    return and_(in_flight, or_(touched.is_(None), touched < limit))
+    return and_(in_flight, engine.is_older(sites.c.updated_at, hours))
 
 
 def version_of_row() -> ColumnElement[str]:
@@ -90,7 +78,7 @@ def find_stuck(
     conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
 ) -> list[StuckSite]:
     """Read all stuck sites, longest first; or that one, if it is stuck."""
-    query = _stuck_sites(conn.dialect.name, hours)
+    query = _stuck_sites(engine_of(conn), hours)
     if subdomain is not None:
         query = query.where(sites.c.subdomain == subdomain)
         if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
@@ -102,9 +90,9 @@ COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total",
 READ = (sites.c.subdomain, sites.c.current_stage, sites.c.coordinator_enqueued, sites.c.last_error_message)
 
 
-def _stuck_sites(dialect: str, hours: float) -> Select[Any]:
+def _stuck_sites(engine: ReconcileEngine, hours: float) -> Select[Any]:
     """Select the stuck sites, with the attempts at their step."""
-    age = age_hours(dialect)
+    age = engine.age_hours(sites.c.updated_at)
     return (
         select(
             *READ,
@@ -114,7 +102,7 @@ def _stuck_sites(dialect: str, hours: float) -> Select[Any]:
             _attempts_in_stage().label("attempts"),
         )
         .outerjoin(pipeline_claim, pipeline_claim.c.subdomain == sites.c.subdomain)
-        .where(is_stuck(dialect, hours))
+        .where(is_stuck(engine, hours))
         .order_by(sites.c.updated_at.is_not(None), age.desc(), sites.c.subdomain)
     )
 

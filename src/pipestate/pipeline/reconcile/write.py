@@ -5,16 +5,14 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
-from pipestate import db
 from pipestate.pipeline.counters.claims import forget_claim, record_claim
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
+from pipestate.pipeline.reconcile.engine import engine_of
 from pipestate.pipeline.reconcile.stuck import version_of_row
 from pipestate.pipeline.sql import NOW
 from pipestate.schema import pipeline_job, sites
-
-LOCK_TIMEOUT = "2s"
 
 
 def write_recovery(
@@ -30,22 +28,15 @@ def write_recovery(
         return expected
     try:
         with conn.begin():
-            _prepare(conn)
+            engine_of(conn).prepare_write(conn)
             if not _take(conn, recovery, manual=manual):
-                return Result(recovery, Outcome.SKIPPED, "it has moved on meanwhile")
+                return Result(recovery, SubjectOutcome.SKIPPED, "it has moved on meanwhile")
             queues.send(recovery.calls)
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return Result(recovery, Outcome.FAILED, " ".join(str(error.orig).split()))
+        return Result(recovery, SubjectOutcome.FAILED, " ".join(str(error.orig).split()))
     return expected
-
-
-def _prepare(conn: Connection) -> None:
-    """Use the reader's settings: in another time zone the version of a row would be another text."""
-    if conn.dialect.name == "postgresql":
-        db.apply_settings(conn)
-        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipestate.pipeline.backfill import OUTCOMES, SiteCounts
-from pipestate.pipeline.planning import Outcome, Result, count
+from pipestate.pipeline.planning import Result, SubjectOutcome, count
 from pipestate.plural import many
 from pipestate.safe import plain
 
@@ -16,8 +16,8 @@ Results = Sequence[Result[SiteCounts]]
 
 def as_lines(results: Results, *, dry_run: bool) -> Iterator[str]:
     """Tell first what failed; what had moved on before is only counted."""
-    told = [result for result in results if result.outcome is not Outcome.MOVED_ON]
-    told.sort(key=lambda result: result.outcome is not Outcome.FAILED)
+    told = [result for result in results if result.outcome is not SubjectOutcome.MOVED_ON]
+    told.sort(key=lambda result: result.outcome is not SubjectOutcome.FAILED)
     yield from (plain(f"  {_line(result)}") for result in told[:LINES])
     if len(told) > LINES:
         yield f"  and {len(told) - LINES:,} more: --json shows them"
@@ -40,7 +40,7 @@ def as_data(results: Results, *, dry_run: bool, root: Path, hours: float) -> dic
 
 def _line(result: Result[SiteCounts]) -> str:
     site, outcome, reason = result
-    if outcome is Outcome.MIGRATED:
+    if outcome is SubjectOutcome.MIGRATED:
         return f"{site.subdomain}: {site.completed}/{site.total} completed, {site.failed} failed"
     return f"{site.subdomain}: {outcome}" + (f" ({reason})" if reason else "")
 

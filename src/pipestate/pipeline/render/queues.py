@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.depths import QueueState, total
 from pipestate.pipeline.queues.figures import Figures, figures
 from pipestate.pipeline.queues.port import Blocked, Saved
@@ -63,10 +63,10 @@ def restored_as_lines(results: Sequence[Result[Saved]], *, dry_run: bool) -> Ite
 def left_alone(results: Results) -> Iterator[str]:
     """Tell how many of the planned jobs were left as they are, and why."""
     for outcome, told in (
-        (Outcome.CHANGED, "{} changed meanwhile and stayed"),
-        (Outcome.GONE, "{} had been deleted by somebody else meanwhile"),
-        (Outcome.EXISTS, "{} already there, left alone"),
-        (Outcome.EXPIRED, "{} would have expired by now, left out"),
+        (SubjectOutcome.CHANGED, "{} changed meanwhile and stayed"),
+        (SubjectOutcome.GONE, "{} had been deleted by somebody else meanwhile"),
+        (SubjectOutcome.EXISTS, "{} already there, left alone"),
+        (SubjectOutcome.EXPIRED, "{} would have expired by now, left out"),
     ):
         ids = _ids(results, outcome)
         if ids:
@@ -81,8 +81,8 @@ def cleared_as_data(
     return {
         "dry_run": dry_run,
         **asdict(_done(results)),
-        "changed": _ids(results, Outcome.CHANGED),
-        "gone": _ids(results, Outcome.GONE),
+        "changed": _ids(results, SubjectOutcome.CHANGED),
+        "gone": _ids(results, SubjectOutcome.GONE),
         "export": str(export) if export else None,
     }
 
@@ -92,8 +92,8 @@ def restored_as_data(results: Sequence[Result[Saved]], *, dry_run: bool, file: P
     return {
         "dry_run": dry_run,
         **asdict(_done(results)),
-        "exists": _ids(results, Outcome.EXISTS),
-        "expired": _ids(results, Outcome.EXPIRED),
+        "exists": _ids(results, SubjectOutcome.EXISTS),
+        "expired": _ids(results, SubjectOutcome.EXPIRED),
         "file": str(file),
     }
 
@@ -102,7 +102,7 @@ def _done(results: Results) -> Figures:
     return figures(_job(result.subject) for result in results if result.outcome.done)
 
 
-def _ids(results: Results, outcome: Outcome) -> list[str]:
+def _ids(results: Results, outcome: SubjectOutcome) -> list[str]:
     return [_job(result.subject).id for result in results if result.outcome is outcome]
 
 

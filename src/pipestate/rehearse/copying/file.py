@@ -10,12 +10,12 @@ from pipestate.config import shown
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.plural import size
 from pipestate.progress import Progress
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
 PAGES = 1000
 
 
-def copy_file(production: URL, wanted: Wanted, directory: Path, on_progress: Progress) -> URL:
+def copy_file(production: URL, wanted: WantedClone, directory: Path, on_progress: Progress) -> URL:
     """Copy the file into the directory; what is written meanwhile is in it or not, never half."""
     source = Path(production.database or "")
     if not source.is_file():

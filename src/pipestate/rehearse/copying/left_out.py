@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from pipestate.plural import many
 from pipestate.rehearse.copying.inventory import Inventory, Relation
 from pipestate.rehearse.copying.require import missing_extensions, unreadable_archives
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
 LEDGER = "pipestate"
 SHOWN = 5
 
 
-def tables_with_rows(found: Inventory, wanted: Wanted) -> list[Relation]:
+def tables_with_rows(found: Inventory, wanted: WantedClone) -> list[Relation]:
     """List the tables whose rows are copied: without rows, still those that say where production stands."""
     left_out = {each.oid for each in (*unreadable_archives(found), *_unreachable(found))}
     return [
@@ -23,7 +23,7 @@ def tables_with_rows(found: Inventory, wanted: Wanted) -> list[Relation]:
     ]
 
 
-def left_out(found: Inventory, wanted: Wanted, version: int) -> Iterator[str]:
+def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[str]:
     """Name what is left out on purpose, before anything is copied."""
     if wanted.schema_only:
         yield "all rows but those of the version table and the ledger: times and sizes will mean nothing"

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from sqlalchemy import URL
 
 from pipestate.config import shown
+from pipestate.engines.choice import choose
 from pipestate.interrupt import telling
 from pipestate.rehearse.copying.file import copy_file
 from pipestate.rehearse.copying.making import REMOVED, Making, Told
-from pipestate.rehearse.copying.place import Place, clone_server, how_to_end, temporary_place
+from pipestate.rehearse.copying.place import TemporaryPlace, clone_server, how_to_end, temporary_place
 from pipestate.rehearse.copying.require import require_copyable
 from pipestate.rehearse.copying.schema import Dump
 from pipestate.rehearse.copying.snapshot import look
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class Clone:
 
 
 @contextmanager
-def cloned(production: URL, wanted: Wanted, told: Told) -> Iterator[Clone]:
+def cloned(production: URL, wanted: WantedClone, told: Told) -> Iterator[Clone]:
     """Make a clone, and remove it at the end, whatever happens; with `keep` it stays once it is whole."""
-    make = _of_file if production.get_backend_name() == "sqlite" else _of_server
+    make = choose(MAKE, production)
     with temporary_place() as place, make(production, wanted, place, told) as (url, end):
         place.keep = wanted.keep
         try:
@@ -39,14 +40,18 @@ def cloned(production: URL, wanted: Wanted, told: Told) -> Iterator[Clone]:
 
 
 @contextmanager
-def _of_file(production: URL, wanted: Wanted, place: Place, told: Told) -> Iterator[tuple[URL, str]]:
+def _of_file(
+    production: URL, wanted: WantedClone, place: TemporaryPlace, told: Told
+) -> Iterator[tuple[URL, str]]:
     with telling(lambda: REMOVED):
         url = copy_file(production, wanted, place.directory, told.on_progress)
     yield url, f"rm -r {place.directory}"
 
 
 @contextmanager
-def _of_server(production: URL, wanted: Wanted, place: Place, told: Told) -> Iterator[tuple[URL, str]]:
+def _of_server(
+    production: URL, wanted: WantedClone, place: TemporaryPlace, told: Told
+) -> Iterator[tuple[URL, str]]:
     """Refuse, before anything is begun, what cannot be copied whole; start a server, and fill it."""
     version = require_copyable(look(production), wanted)
     with clone_server(version, place) as admin:
@@ -54,3 +59,6 @@ def _of_server(production: URL, wanted: Wanted, place: Place, told: Told) -> Ite
         with telling(making.done):
             url = making.make()
         yield url, how_to_end(place)
+
+
+MAKE = {"postgresql": _of_server, "sqlite": _of_file}

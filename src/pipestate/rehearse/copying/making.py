@@ -29,7 +29,7 @@ from pipestate.rehearse.copying.rows import CloneFailed, SourceFailed, copy_tabl
 from pipestate.rehearse.copying.schema import Dump, dump_schema, restore_grants, restore_rest, restore_tables
 from pipestate.rehearse.copying.session import said, session
 from pipestate.rehearse.copying.snapshot import Snapshot, snapshot
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
 REMOVED = "the clone was removed, production was not changed"
 
@@ -45,7 +45,7 @@ class Told:
 class Making:
     """One clone in the making."""
 
-    def __init__(self, production: URL, admin: URL, dump: Dump, wanted: Wanted, told: Told) -> None:
+    def __init__(self, production: URL, admin: URL, dump: Dump, wanted: WantedClone, told: Told) -> None:
         self.production, self.admin, self.dump, self.wanted, self.told = production, admin, dump, wanted, told
         self.tables: list[Relation] = []
         self.copied = self.rows = 0

@@ -24,7 +24,7 @@ LONGEST_SOCKET = 103  # what every system takes
 
 
 @dataclass(slots=True)
-class Place:
+class TemporaryPlace:
     """A directory; `keep` may be set until the end."""
 
     directory: Path
@@ -32,9 +32,9 @@ class Place:
 
 
 @contextmanager
-def temporary_place() -> Iterator[Place]:
+def temporary_place() -> Iterator[TemporaryPlace]:
     """Make a directory that only we can read, and remove it at the end; where we are killed, another process does."""
-    place = Place(Path(tempfile.mkdtemp(prefix="pipestate-clone-")))
+    place = TemporaryPlace(Path(tempfile.mkdtemp(prefix="pipestate-clone-")))
     command = [sys.executable, "-P", "-m", reaper.__name__, str(place.directory)]
     quiet: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
     watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **quiet)
@@ -48,7 +48,7 @@ def temporary_place() -> Iterator[Place]:
 
 
 @contextmanager
-def clone_server(version: int, place: Place) -> Iterator[URL]:
+def clone_server(version: int, place: TemporaryPlace) -> Iterator[URL]:
     """Start a server in the place; stop it at the end, unless it is kept."""
     data = place.directory / "data"
     _require_private(data)
@@ -63,7 +63,7 @@ def clone_server(version: int, place: Place) -> Iterator[URL]:
         server.cleanup()
 
 
-def how_to_end(place: Place) -> str:
+def how_to_end(place: TemporaryPlace) -> str:
     """Write the command that ends a kept server, and removes it."""
     server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0]
     return f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"

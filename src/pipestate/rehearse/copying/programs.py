@@ -9,8 +9,8 @@ from typing import Any
 
 from psycopg2.extensions import make_dsn
 
-from pipestate.db import CONNECT_TIMEOUT_S
 from pipestate.embedded import embedded_binaries
+from pipestate.engines.postgresql import CONNECT_TIMEOUT_S
 from pipestate.rehearse.copying.tunnel import tunnel
 
 Done = subprocess.CompletedProcess[str]

@@ -8,14 +8,14 @@ from pipestate.embedded import embedded_extensions, embedded_versions
 from pipestate.errors import ConfigError
 from pipestate.plural import many, size
 from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
-from pipestate.rehearse.copying.wanted import RECIPES, Wanted
+from pipestate.rehearse.copying.wanted import RECIPES, WantedClone
 
 ARCHIVE = "pipestate_archive"
 SHOWN = 3
 LOG = 2**30
 
 
-def require_copyable(found: Inventory, wanted: Wanted) -> int:
+def require_copyable(found: Inventory, wanted: WantedClone) -> int:
     """Refuse what cannot be copied whole; say on which version of PostgreSQL the clone will be."""
     version = _version(found)
     _refuse_size(found, wanted)
@@ -49,7 +49,7 @@ def _version(found: Inventory) -> int:
     return fitting[0]
 
 
-def _refuse_size(found: Inventory, wanted: Wanted) -> None:
+def _refuse_size(found: Inventory, wanted: WantedClone) -> None:
     if not wanted.schema_only and found.bytes > wanted.max_bytes:
         raise ConfigError(
             f"production is {size(found.bytes)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, "

@@ -9,7 +9,7 @@ from psycopg2.extensions import get_wait_callback, set_wait_callback
 from sqlalchemy import URL
 
 from pipestate.config import shown, without_secrets
-from pipestate.db import CONNECT_TIMEOUT_S
+from pipestate.engines.postgresql import CONNECT_TIMEOUT_S
 from pipestate.errors import Unreachable
 from pipestate.interrupt import listen
 

@@ -14,11 +14,11 @@ from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ
 from sqlalchemy import URL
 
 from pipestate.config import shown
+from pipestate.engines.world import WORLD
 from pipestate.errors import Unreachable
 from pipestate.rehearse.copying.inventory import Inventory, read_inventory
 from pipestate.rehearse.copying.require import unreadable_archives
 from pipestate.rehearse.copying.session import ask, said, session
-from pipestate.world import WORLD
 
 TRIES = 3
 LOCK_TIMEOUT = WORLD["lock_timeout"]

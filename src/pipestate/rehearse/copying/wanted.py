@@ -10,7 +10,7 @@ RECIPES = "give --on a clone of another kind: a restored backup, a branch of a m
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedClone:
     """What is copied: at most so many bytes; without rows; and whether the clone stays."""
 
     max_bytes: int

@@ -11,7 +11,7 @@ import pytest
 from bed import Database, Postgres, Sqlite
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.pipeline.backfill import BackfillPlan, SiteCounts, apply, batch, plan
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.storage import Documents, Storage, open_storage
 from pipestate.pipeline.threshold import THRESHOLD
 from pipestate.verify.verdict import Outcome as Verdict
@@ -49,7 +49,7 @@ def test_counters_come_from_the_documents(stuck: Stuck) -> None:
     stuck.site("a.gov", 99)
     stuck.put("a.gov", "pdfs/c/1.pdf", "pdfs/c/2.pdf", "pdfs/c/3.pdf", "txt/c/1.txt", "txt/c/2/1.txt")
     stuck.put("a.gov", "txt/c/2/2.txt", "_agendas/pdfs/c/1.pdf", "_agendas/txt/c/1.txt")
-    assert run(stuck) == {"a.gov": (SiteCounts("a.gov", 3, 4), Outcome.MIGRATED, None)}
+    assert run(stuck) == {"a.gov": (SiteCounts("a.gov", 3, 4), SubjectOutcome.MIGRATED, None)}
     assert stuck.counters("a.gov") == ("ocr", 3, 1, 4)
 
 
@@ -73,7 +73,7 @@ def test_without_pdfs_the_old_total_counts(
 @pytest.mark.parametrize("total", [0, None])
 def test_nothing_to_do_is_completed_with_its_reason(stuck: Stuck, total: int | None) -> None:
     stuck.site("a.gov", total)
-    assert run(stuck)["a.gov"].outcome is Outcome.EMPTY
+    assert run(stuck)["a.gov"].outcome is SubjectOutcome.EMPTY
     assert stuck.counters("a.gov") == ("completed", 0, 0, 0)
     ((stage, message, at),) = stuck.database.rows(
         "SELECT last_error_stage, last_error_message, last_error_at FROM sites"
@@ -122,13 +122,13 @@ def test_a_site_that_has_moved_on_is_not_dragged_back(stuck: Stuck) -> None:
     stuck.put("a.gov", "pdfs/c/1.pdf")
     stuck.database.run("UPDATE sites SET current_stage = 'deploy', ocr_total = 7")
     before = stuck.everything()
-    assert run(stuck)["a.gov"].outcome is Outcome.MOVED_ON
+    assert run(stuck)["a.gov"].outcome is SubjectOutcome.MOVED_ON
     assert stuck.everything() == before
 
 
 def test_an_orphan_is_reported_and_nothing_is_made_up_for_it(stuck: Stuck) -> None:
     stuck.site("gone.gov", site=False)
-    assert run(stuck)["gone.gov"].outcome is Outcome.ORPHANED
+    assert run(stuck)["gone.gov"].outcome is SubjectOutcome.ORPHANED
     assert stuck.database.value("SELECT count(*) FROM sites") == 0
 
 
@@ -144,10 +144,10 @@ def test_what_happens_between_plan_and_apply_is_respected(stuck: Stuck) -> None:
     )
     became = by_name(apply(stuck.database.url, the_plan))
     assert [became[name].outcome for name in sorted(became)] == [
-        Outcome.ORPHANED,
-        Outcome.MOVED_ON,
-        Outcome.MOVED_ON,
-        Outcome.EMPTY,
+        SubjectOutcome.ORPHANED,
+        SubjectOutcome.MOVED_ON,
+        SubjectOutcome.MOVED_ON,
+        SubjectOutcome.EMPTY,
     ]
     assert stuck.counters("moved.gov")[0] == "fetch"
     assert stuck.counters("revived.gov")[0] is None
@@ -161,7 +161,7 @@ def test_a_second_run_changes_nothing(stuck: Stuck) -> None:
     run(stuck)
     before = stuck.everything()
     again = run(stuck)
-    assert {result.outcome for result in again.values()} == {Outcome.MOVED_ON}
+    assert {result.outcome for result in again.values()} == {SubjectOutcome.MOVED_ON}
     assert stuck.everything() == before
 
 
@@ -185,7 +185,7 @@ def test_the_size_of_a_batch_does_not_matter(stuck: Stuck, size: int) -> None:
 def test_names_that_need_quotes_are_written_as_well(stuck: Stuck) -> None:
     for name in ('a"b', "a{b,c}", "größe", "100%", "%(x)s", ":site"):
         stuck.site(name)
-    assert {result.outcome for result in run(stuck).values()} == {Outcome.EMPTY}
+    assert {result.outcome for result in run(stuck).values()} == {SubjectOutcome.EMPTY}
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage IS NULL") == 0
 
 
@@ -193,9 +193,9 @@ def test_a_name_that_leaves_the_storage_directory_fails_and_the_others_go_on(stu
     stuck.site("../etc")
     stuck.site("ok.gov")
     became = run(stuck)
-    assert became["../etc"].outcome is Outcome.FAILED
+    assert became["../etc"].outcome is SubjectOutcome.FAILED
     assert "check the subdomain" in str(became["../etc"].reason)
-    assert became["ok.gov"].outcome is Outcome.EMPTY
+    assert became["ok.gov"].outcome is SubjectOutcome.EMPTY
 
 
 def test_a_row_that_the_database_refuses_fails_alone(stuck: Stuck) -> None:
@@ -209,7 +209,7 @@ def test_a_row_that_the_database_refuses_fails_alone(stuck: Stuck) -> None:
     else:
         stuck.database.run("ALTER TABLE sites ADD CHECK (subdomain <> 's4.gov' OR current_stage IS NULL)")
     became = run(stuck)
-    failed = [result for result in became.values() if result.outcome is Outcome.FAILED]
+    failed = [result for result in became.values() if result.outcome is SubjectOutcome.FAILED]
     assert [result.subject.subdomain for result in failed] == ["s4.gov"]
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage = 'completed'") == 8
 
@@ -260,7 +260,7 @@ def test_a_site_that_may_not_be_read_fails_and_the_others_go_on(stuck: Stuck) ->
         (shared.root / "closed.gov" / "txt").chmod(0)
         the_plan = plan(shared.database.url, Nobodys(open_storage(shared.root)))
     became = by_name(apply(shared.database.url, the_plan))
-    assert became["closed.gov"].outcome is Outcome.FAILED
+    assert became["closed.gov"].outcome is SubjectOutcome.FAILED
     assert "closed.gov/txt: Permission denied" in str(became["closed.gov"].reason)
     assert stuck.counters("closed.gov") == (None, 0, 0, 0)
     assert stuck.counters("open.gov") == ("ocr", 1, 1, 2)
@@ -288,7 +288,7 @@ def test_a_storage_directory_with_hardly_any_documents_is_refused(stuck: Stuck) 
 
 def test_without_expectations_an_empty_storage_directory_is_plausible(stuck: Stuck) -> None:
     stuck.site("a.gov", 0)
-    assert run(stuck)["a.gov"].outcome is Outcome.EMPTY
+    assert run(stuck)["a.gov"].outcome is SubjectOutcome.EMPTY
 
 
 def test_somebody_elses_lock_is_one_sentence(stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from pipestate.errors import Unreachable
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear, restore
 from pipestate.pipeline.queues.figures import Figures, figures
-from pipestate.pipeline.queues.port import Blocked, Call, DamagedExport, Obstacle, Place, Queues, State
+from pipestate.pipeline.queues.port import Blocked, Call, DamagedExport, Destination, Obstacle, Queues, State
 from queue_beds import QUEUES, QueueBed
 from queue_scene import lines
 
 FAILED = Obstacle("ocr", State.FAILED, "ocr_page_job")
 DEFERRED = Obstacle("ocr", State.DEFERRED, "ocr_complete_coordinator")
-JOB = Place("ocr", "clerk.workers.ocr_page_job", 600)
+JOB = Destination("ocr", "clerk.workers.ocr_page_job", 600)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_clear_takes_what_blocks_and_restore_brings_back_exactly_that(
     assert jobs.everything() == before
 
     again = restore.plan(queues, file)
-    assert [result.outcome for result in again.expected] == [Outcome.EXISTS] * 2
+    assert [result.outcome for result in again.expected] == [SubjectOutcome.EXISTS] * 2
     assert restore.apply(queues, again) == again.expected
     assert jobs.everything() == before
 
@@ -118,7 +118,7 @@ def test_a_job_that_comes_back_between_plan_and_apply_is_left_alone(
     first, second = restore.plan(queues, file), restore.plan(queues, file)
     restore.apply(queues, first)
     before = jobs.everything()
-    assert [result.outcome for result in restore.apply(queues, second)] == [Outcome.EXISTS] * 2
+    assert [result.outcome for result in restore.apply(queues, second)] == [SubjectOutcome.EXISTS] * 2
     assert jobs.everything() == before
 
 
@@ -128,8 +128,8 @@ def test_what_was_deleted_by_somebody_else_is_gone(jobs: QueueBed, queues: Queue
     before = [
         result.outcome for result in clear.apply(queues, plan, file, on_exported=lambda _: jobs.lose_all())
     ]
-    assert before == [Outcome.GONE] * 2
-    assert [result.outcome for result in clear.apply(queues, plan, file)] == [Outcome.GONE] * 2
+    assert before == [SubjectOutcome.GONE] * 2
+    assert [result.outcome for result in clear.apply(queues, plan, file)] == [SubjectOutcome.GONE] * 2
 
 
 def test_the_file_of_another_queue_is_refused(jobs: QueueBed, queues: Queues, file: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipestate.pipeline import finish_job, initialize_stage
-from pipestate.pipeline.queues.port import Place
+from pipestate.pipeline.queues.port import Destination
 from stuck_sites import Pipeline, told
 
 
@@ -75,7 +75,10 @@ def test_a_file_name_that_is_no_text_stops_nobody(pipeline: Pipeline) -> None:
 
 def test_stages_side_by_side_may_name_a_coordinator_each(pipeline: Pipeline) -> None:
     """The job that ended the step has sent the one of its own stage, whichever the site is in."""
-    coordinators = {**pipeline.config.coordinators, "compilation": Place("ocr", "clerk.workers.compiled")}
+    coordinators = {
+        **pipeline.config.coordinators,
+        "compilation": Destination("ocr", "clerk.workers.compiled"),
+    }
     both = replace(pipeline.config, coordinators=coordinators)
     pipeline.put("a.gov", "extraction", extraction_total=1, extraction_completed=1)
     pipeline.jobs.put("queued", "compiled")

@@ -8,9 +8,9 @@ from bed import Database
 from pipestate.errors import ConfigError, Unreachable
 from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.making import Told
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
-ALL = Wanted(2**30)
+ALL = WantedClone(2**30)
 
 
 def test_the_file_is_copied_also_while_somebody_writes_and_gone_at_the_end(sqlite_database: Database) -> None:
@@ -31,8 +31,8 @@ def test_the_file_is_copied_also_while_somebody_writes_and_gone_at_the_end(sqlit
 def test_what_is_refused(sqlite_database: Database, tmp_path: Path) -> None:
     sqlite_database.run("CREATE TABLE t (id integer)")
     for wanted, said in (
-        (Wanted(10), "above --max-size"),
-        (Wanted(2**30, schema_only=True), "--schema-only is for"),
+        (WantedClone(10), "above --max-size"),
+        (WantedClone(2**30, schema_only=True), "--schema-only is for"),
     ):
         with pytest.raises(ConfigError, match=said), cloned(sqlite_database.url, wanted, Told()):
             pass

@@ -16,9 +16,9 @@ from pipestate.interrupt import Interrupted
 from pipestate.rehearse.contents import Contents, differences, read_contents
 from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.making import Told
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
-ALL = Wanted(2**30)
+ALL = WantedClone(2**30)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def test_production_keeps_nothing_of_it(copied: Copied) -> None:
     assert sessions == []
 
 
-def refuses(reader: Database, wanted: Wanted = ALL) -> str:
+def refuses(reader: Database, wanted: WantedClone = ALL) -> str:
     """Ask for a clone that is refused before a server is started."""
     with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted, Told()):
         pass
@@ -125,7 +125,7 @@ def refuses(reader: Database, wanted: Wanted = ALL) -> str:
 
 def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: Copied) -> None:
     production, reader = copied.production, copied.reader
-    assert "above --max-size (1 kB): raise it, or give --on a clone" in refuses(reader, Wanted(2**10))
+    assert "above --max-size (1 kB): raise it, or give --on a clone" in refuses(reader, WantedClone(2**10))
     role = reader.url.username
     production.run("ALTER TABLE kinds ENABLE ROW LEVEL SECURITY")
     assert f"row security hides rows of kinds from the role {role}" in refuses(reader)
@@ -134,7 +134,7 @@ def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: C
     production.run(f"GRANT SELECT ON hen TO {role}")
 
 
-def abandoned(database: Database, wanted: Wanted, told: Told, expected: type[PipestateError]) -> str:
+def abandoned(database: Database, wanted: WantedClone, told: Told, expected: type[PipestateError]) -> str:
     """Make a clone that fails on the way; nothing may be left of it, here or on production."""
     before = set(Path(tempfile.gettempdir()).glob("pipestate-clone-*"))
     with pytest.raises(expected) as failed, cloned(database.url, wanted, told):

@@ -9,7 +9,7 @@ from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying import require
 from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.making import Told
-from pipestate.rehearse.copying.wanted import Wanted
+from pipestate.rehearse.copying.wanted import WantedClone
 
 OLDEST, *_, NEWEST = embedded_versions()
 
@@ -21,7 +21,7 @@ def test_the_oldest_server_is_copied_to_the_newest(monkeypatch: pytest.MonkeyPat
         postgres = Postgres(url)
         production, reader = make_odd(postgres)
         before = read_contents(production.url)
-        with cloned(reader.url, Wanted(2**30), Told()) as clone:
+        with cloned(reader.url, WantedClone(2**30), Told()) as clone:
             after = read_contents(clone.url)
         drop_odd(postgres, production)
         postgres.engine.dispose()

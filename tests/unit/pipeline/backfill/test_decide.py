@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from pipestate.errors import ConfigError
 from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
-from pipestate.pipeline.backfill.storage_check import Tally
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.backfill.storage_check import DocumentTally
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.stages import STAGES
 from pipestate.pipeline.storage import Documents
 
@@ -23,14 +23,14 @@ def make_row(expected: int | None = 1, *, has_site: bool = True, stage: str | No
 
 def test_a_row_without_a_site_is_an_orphan() -> None:
     result = decide_unread(make_row(has_site=False))
-    assert result == (SiteCounts("a.gov"), Outcome.ORPHANED, "there is no such site")
+    assert result == (SiteCounts("a.gov"), SubjectOutcome.ORPHANED, "there is no such site")
 
 
 @pytest.mark.parametrize("stage", [*STAGES, "completed"])
 def test_a_site_with_a_stage_of_its_own_has_moved_on(stage: str) -> None:
     result = decide_unread(make_row(stage=stage))
     assert result is not None
-    assert result.outcome is Outcome.MOVED_ON
+    assert result.outcome is SubjectOutcome.MOVED_ON
 
 
 def test_the_others_are_decided_by_their_documents() -> None:
@@ -53,7 +53,11 @@ def test_counters_come_from_the_documents(
     found = Documents(
         {f"c/{number}": "" for number in range(pdfs)}, frozenset(f"c/{number}" for number in range(texts))
     )
-    assert decide_counts("a.gov", expecting, found) == (SiteCounts("a.gov", *counts), Outcome.MIGRATED, None)
+    assert decide_counts("a.gov", expecting, found) == (
+        SiteCounts("a.gov", *counts),
+        SubjectOutcome.MIGRATED,
+        None,
+    )
 
 
 @given(expected, documents)
@@ -61,7 +65,7 @@ def test_counters_are_never_impossible(expecting: int, found: Documents) -> None
     site, outcome, reason = decide_counts("a.gov", expecting, found)
     assert 0 <= site.completed <= site.total
     assert site.completed + site.failed == site.total
-    assert (site.total == 0) == (outcome is Outcome.EMPTY) == (reason is not None)
+    assert (site.total == 0) == (outcome is SubjectOutcome.EMPTY) == (reason is not None)
     assert site.completed == len(found.texts)
     assert site.total >= len(found.pdfs)
 
@@ -70,7 +74,7 @@ def test_counters_are_never_impossible(expecting: int, found: Documents) -> None
 def test_a_directory_is_plausible_when_one_site_in_ten_has_a_document(
     rows: list[tuple[int, Documents]],
 ) -> None:
-    tally = Tally()
+    tally = DocumentTally()
     for expecting, found in rows:
         tally.add(expecting, found)
     expect = [found for expecting, found in rows if expecting > 0]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from long import times
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear, restore
 from pipestate.pipeline.queues.export_file import read_saved
 from pipestate.pipeline.queues.figures import Figures, figures
@@ -41,32 +41,34 @@ class ListQueues:
         assert self.obstacle in obstacles
         return [Blocked(job, self.obstacle) for job, version in self.jobs.items() if version % 2 == 0]
 
-    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
         for job in jobs:
             version = self.jobs.get(job.id)
             if version is None or version % 2:
-                yield Outcome.GONE if version is None else Outcome.CHANGED
+                yield SubjectOutcome.GONE if version is None else SubjectOutcome.CHANGED
             else:
                 yield Exported(job, {"version": version}, proof=version)
 
-    def clear(self, jobs: Sequence[Exported]) -> Iterator[Outcome]:
+    def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         for exported in jobs:
             version = self.jobs.get(exported.job.id)
             if version == exported.proof:
                 del self.jobs[exported.job.id]
                 self.deleted.append(exported.job.id)
-                yield Outcome.DELETED
+                yield SubjectOutcome.DELETED
             else:
-                yield Outcome.GONE if version is None else Outcome.CHANGED
+                yield SubjectOutcome.GONE if version is None else SubjectOutcome.CHANGED
 
-    def check(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
-        return (Outcome.EXISTS if saved.job.id in self.jobs else Outcome.RESTORED for saved in jobs)
+    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
+        return (
+            SubjectOutcome.EXISTS if saved.job.id in self.jobs else SubjectOutcome.RESTORED for saved in jobs
+        )
 
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         for saved in jobs:
             there = saved.job.id in self.jobs
             self.jobs.setdefault(saved.job.id, saved.content["version"])
-            yield Outcome.EXISTS if there else Outcome.RESTORED
+            yield SubjectOutcome.EXISTS if there else SubjectOutcome.RESTORED
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ def test_whatever_others_do_meanwhile_each_result_is_what_happened(
     )
     for result in results:
         job = result.subject.id
-        if result.outcome is Outcome.DELETED:
+        if result.outcome is SubjectOutcome.DELETED:
             assert saved[job] == at_deletion[job] == at_export[job]
             assert job not in queues.jobs
         else:

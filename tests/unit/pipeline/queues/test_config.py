@@ -7,7 +7,7 @@ import pytest
 from alembics import ROOT
 from pipestate.errors import ConfigError
 from pipestate.pipeline.queues.config import QueueConfig, read_config
-from pipestate.pipeline.queues.port import Obstacle, Place, State
+from pipestate.pipeline.queues.port import Destination, Obstacle, State
 
 
 def written(tmp_path: Path, *lines: str, above: str = "[alembic]\nscript_location = x") -> Path:
@@ -26,15 +26,15 @@ def test_without_the_section_it_is_what_this_migration_calls_them(tmp_path: Path
 def test_the_shipped_one_has_a_place_for_every_stage() -> None:
     config = read_config(ROOT / "alembic.ini")
     assert config.queues() == ["compilation", "deploy", "extraction", "fetch", "ocr"]
-    assert config.jobs["ocr"] == Place("ocr", "clerk.workers.ocr_page_job", 600)
+    assert config.jobs["ocr"] == Destination("ocr", "clerk.workers.ocr_page_job", 600)
     assert config.jobs["ocr"].name == "ocr_page_job"
     assert config.coordinator("compilation") == config.coordinators["extraction"]
 
 
 def test_what_is_named_replaces_what_is_not(tmp_path: Path) -> None:
     config = read_config(written(tmp_path, "ocr_job = scans app.read_page", "redis_url = redis://r%40x/1"))
-    assert config.jobs["ocr"] == Place("scans", "app.read_page")
-    assert config.coordinators["ocr"] == Place("compilation", "ocr_complete_coordinator")
+    assert config.jobs["ocr"] == Destination("scans", "app.read_page")
+    assert config.coordinators["ocr"] == Destination("compilation", "ocr_complete_coordinator")
     assert not config.coordinators["ocr"].importable
     assert config.url == "redis://r%40x/1"
 
@@ -84,7 +84,7 @@ def test_another_queue_is_named_with_its_address(tmp_path: Path) -> None:
 
 
 def test_one_coordinator_may_be_named_for_either_stage_of_a_step() -> None:
-    place = Place("q", "m.f")
+    place = Destination("q", "m.f")
     assert QueueConfig(coordinators={"extraction": place}).coordinator("compilation") == place
 
 

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.planning import Outcome, Result
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.config import QueueConfig
-from pipestate.pipeline.queues.port import Alive, Place
+from pipestate.pipeline.queues.port import Alive, Destination
 from pipestate.pipeline.reconcile.decide import Action, Facts, Recovery, decide
 from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
 from pipestate.pipeline.stages import STAGES
 from pipestate.pipeline.storage import Documents
 
 SITE = "a.gov"
-JOBS = {stage: Place(stage, f"clerk.workers.{stage}_job") for stage in STAGES}
-COORDINATORS = {stage: Place(stage, f"clerk.workers.{stage}_done") for stage in STAGES}
+JOBS = {stage: Destination(stage, f"clerk.workers.{stage}_job") for stage in STAGES}
+COORDINATORS = {stage: Destination(stage, f"clerk.workers.{stage}_done") for stage in STAGES}
 CONFIG = QueueConfig(JOBS, COORDINATORS)
 
 
@@ -100,7 +100,7 @@ def test_of_stages_side_by_side_only_the_undone_one_is_sent() -> None:
 def test_the_application_says_which_jobs_are_missing() -> None:
     site = make_site("deploy", {"deploy": Counters(7, 4, 1)})
     unknown = decide(site, make_facts())
-    assert (unknown.outcome, unknown.subject.action) == (Outcome.SKIPPED, Action.PERSON)
+    assert (unknown.outcome, unknown.subject.action) == (SubjectOutcome.SKIPPED, Action.PERSON)
     assert "deploy has 7 jobs and nothing says which are missing" in str(unknown.reason)
     known = decide(site, make_facts(missing=lambda subdomain, stage: [{"host": 1}, {"host": 2}]))
     assert [call.kwargs["host"] for call in known.subject.calls] == [1, 2]
@@ -109,12 +109,12 @@ def test_the_application_says_which_jobs_are_missing() -> None:
     assert told(none) == (Action.COORDINATOR, ["deploy_done"])
 
 
-@pytest.mark.parametrize("place", [None, Place("deploy", "deploy_job")])
-def test_what_cannot_be_enqueued_needs_a_person(place: Place | None) -> None:
+@pytest.mark.parametrize("place", [None, Destination("deploy", "deploy_job")])
+def test_what_cannot_be_enqueued_needs_a_person(place: Destination | None) -> None:
     jobs = {} if place is None else {"deploy": place}
     site = make_site("deploy", {"deploy": Counters(1, 0, 1)})
     result = decide(site, make_facts(config=QueueConfig(jobs, COORDINATORS)))
-    assert (result.outcome, result.subject.action) == (Outcome.SKIPPED, Action.PERSON)
+    assert (result.outcome, result.subject.action) == (SubjectOutcome.SKIPPED, Action.PERSON)
     assert "write deploy_job under [pipestate:queues]" in str(result.reason)
 
 
@@ -162,7 +162,7 @@ def test_calls_are_sent_just_where_the_site_recovers(site: StuckSite, facts: Fac
     result = decide(site, facts)
     recovers = result.subject.action in (Action.COORDINATOR, Action.JOBS)
     assert recovers == result.outcome.done == bool(result.subject.calls)
-    assert result.outcome in (Outcome.RECOVERED, Outcome.SKIPPED)
+    assert result.outcome in (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED)
     assert result.reason
     for call in result.subject.calls:
         assert call.place.importable

@@ -6,9 +6,9 @@ from pipestate.errors import ConfigError
 from pipestate.rehearse.copying import require
 from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
 from pipestate.rehearse.copying.left_out import left_out, tables_with_rows
-from pipestate.rehearse.copying.wanted import Wanted, read_size
+from pipestate.rehearse.copying.wanted import WantedClone, read_size
 
-ALL, SCHEMA = Wanted(2**30), Wanted(2**30, schema_only=True)
+ALL, SCHEMA = WantedClone(2**30), WantedClone(2**30, schema_only=True)
 
 
 def make_relation(name: str = "orders", **overrides: object) -> Relation:
@@ -53,7 +53,7 @@ def make_inventory(**overrides: object) -> Inventory:
     return Inventory(**(values | overrides))  # type: ignore[arg-type]
 
 
-def refusal(wanted: Wanted = ALL, **overrides: object) -> str:
+def refusal(wanted: WantedClone = ALL, **overrides: object) -> str:
     with pytest.raises(ConfigError) as refused:
         require.require_copyable(make_inventory(**overrides), wanted)
     return str(refused.value)
@@ -82,7 +82,7 @@ def test_an_extension_that_is_needed_is_refused_and_one_that_is_not_is_left_out(
 def test_a_production_that_does_not_fit_on_the_disk_is_refused() -> None:
     assert "above --max-size (1 GB)" in refusal(bytes=2**31)
     assert require.require_copyable(make_inventory(bytes=2**60), SCHEMA)
-    assert "set TMPDIR to a larger place" in refusal(Wanted(2**61), bytes=2**60)
+    assert "set TMPDIR to a larger place" in refusal(WantedClone(2**61), bytes=2**60)
 
 
 def test_without_rows_the_version_table_and_the_ledger_are_still_copied() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle, Saved
 from pipestate.pipeline.queues.rq import clear, dispatch, registries, restore
 from pipestate.pipeline.queues.rq.connection import connected
@@ -41,14 +41,14 @@ class RqQueues:
     def blocked(self, obstacles: Sequence[Obstacle]) -> list[Blocked]:
         return [job for obstacle in obstacles for job in registries.blocked(self.redis, obstacle)]
 
-    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+    def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
         return clear.export(self.redis, jobs)
 
-    def clear(self, jobs: Sequence[Exported]) -> Iterator[Outcome]:
+    def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         return clear.clear(self.redis, jobs)
 
-    def check(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         return restore.check(self.redis, jobs)
 
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[Outcome]:
+    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
         return restore.restore(self.redis, jobs)

@@ -11,19 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Exported
 from pipestate.pipeline.queues.rq.connection import pages
 from pipestate.pipeline.queues.rq.content import as_content
 from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
-from pipestate.pipeline.queues.rq.registries import Entry
+from pipestate.pipeline.queues.rq.registries import RegistryEntry
 from pipestate.pipeline.queues.rq.stored_job import StoredJob, read_jobs
 
 if TYPE_CHECKING:
     from redis import Redis
 
 # What the script answers.
-ANSWERS = (Outcome.CHANGED, Outcome.DELETED, Outcome.GONE)
+ANSWERS = (SubjectOutcome.CHANGED, SubjectOutcome.DELETED, SubjectOutcome.GONE)
 
 # The order of fields is not stable in Redis, so the caller names them; sorting them here would follow
 # the server's locale. Keys that depend on data (parents, executions) are made in the script: RQ does not
@@ -71,24 +71,24 @@ class Proof:
     group: str
 
 
-def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Outcome]:
+def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
     """Read each job whole, where it still blocks the pipeline as it did when it was planned."""
     for job, stored in zip(jobs, read_jobs(redis, jobs), strict=True):
         if not stored.fields and stored.score is None:
-            yield Outcome.GONE
+            yield SubjectOutcome.GONE
         elif stored.score is not None and _as_planned(job, stored):
             proof = Proof(tuple(stored.fields), stored.digest, stored.group)
             yield Exported(job, as_content(stored), proof)
         else:
-            yield Outcome.CHANGED
+            yield SubjectOutcome.CHANGED
 
 
 def _as_planned(job: Blocked, stored: StoredJob) -> bool:
-    entry = Entry(job.id, stored.call, b"data" not in stored.fields, stored.text("status") or "")
+    entry = RegistryEntry(job.id, stored.call, b"data" not in stored.fields, stored.text("status") or "")
     return entry.gone == job.dangling and entry.blocks(job.obstacle)
 
 
-def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[Outcome]:
+def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
     """Delete each job that is still as it was exported."""
     script = redis.register_script(SCRIPT)
     for page in pages(jobs):

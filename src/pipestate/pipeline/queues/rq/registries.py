@@ -20,7 +20,7 @@ STATES = ("started", "deferred", "scheduled", "failed", "finished")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegistryEntry:
     """An id that a queue or a registry keeps; its job may be gone, or its call unreadable."""
 
     id: str
@@ -51,7 +51,7 @@ def blocked(redis: "Redis", obstacle: Obstacle) -> list[Blocked]:
     ]
 
 
-def look_up(redis: "Redis", ids: Iterable[str]) -> Iterator[Entry]:
+def look_up(redis: "Redis", ids: Iterable[str]) -> Iterator[RegistryEntry]:
     """Read what stands behind each id."""
     for page in pages(list(ids)):
         with redis.pipeline(transaction=False) as pipeline:
@@ -59,7 +59,7 @@ def look_up(redis: "Redis", ids: Iterable[str]) -> Iterator[Entry]:
                 pipeline.hmget(keys_of(job_id).job, ["data", "status"])
             for job_id, (data, status) in zip(page, pipeline.execute(), strict=True):
                 call = None if data is None else read_call(decompressed(data))
-                yield Entry(job_id, call, data is None, text(status or b""))
+                yield RegistryEntry(job_id, call, data is None, text(status or b""))
 
 
 def depths(redis: "Redis", queues: Sequence[str]) -> list[Depth]:

@@ -8,7 +8,7 @@ left) do not come back: RQ would take them for work in progress.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Saved
 from pipestate.pipeline.queues.rq.connection import pages
 from pipestate.pipeline.queues.rq.content import read_content
@@ -18,7 +18,7 @@ from pipestate.pipeline.queues.rq.stored_job import EXPIRING, StoredJob
 if TYPE_CHECKING:
     from redis import Redis
 
-ANSWERS = (Outcome.EXISTS, Outcome.RESTORED)
+ANSWERS = (SubjectOutcome.EXISTS, SubjectOutcome.RESTORED)
 
 # It looks and writes in one step on the server. Each list comes behind its length.
 SCRIPT = """
@@ -59,7 +59,7 @@ return 1
 KEY_NUMBERS = {"job": 2, "results": 3, "dependencies": 4, "dependents": 5}
 
 
-def check(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[Outcome]:
+def check(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
     """Say what `restore` would do with each job; reads only."""
     for page, stored, now in _stored(redis, jobs):
         with redis.pipeline(transaction=False) as pipeline:
@@ -70,10 +70,10 @@ def check(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[Outcome]:
             answers = iter(pipeline.execute())
         for job in stored:
             there = next(answers) > 0, next(answers) is not None
-            yield Outcome.EXISTS if any(there) else _absent(job, now)
+            yield SubjectOutcome.EXISTS if any(there) else _absent(job, now)
 
 
-def restore(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[Outcome]:
+def restore(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
     """Bring back each job that is not there and has not expired."""
     script = redis.register_script(SCRIPT)
     for page, stored, now in _stored(redis, jobs):
@@ -83,7 +83,7 @@ def restore(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[Outcome]:
                 if lasts:
                     script(keys=_keys(saved.job), args=_arguments(saved.job.id, job, now), client=pipeline)
             answers = iter(pipeline.execute())
-        yield from (ANSWERS[next(answers)] if lasts else Outcome.EXPIRED for lasts in lasting)
+        yield from (ANSWERS[next(answers)] if lasts else SubjectOutcome.EXPIRED for lasts in lasting)
 
 
 def _stored(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[tuple[Sequence[Saved], list[StoredJob], int]]:
@@ -96,9 +96,9 @@ def _stored(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[tuple[Sequence[Sa
         yield page, stored, seconds * 1000 + microseconds // 1000
 
 
-def _absent(job: StoredJob, now: int) -> Outcome:
+def _absent(job: StoredJob, now: int) -> SubjectOutcome:
     """Decide about a job that is not there: one whose hash would have expired by now does not come back."""
-    return Outcome.EXPIRED if job.expires_at.get("job", now + 1) <= now else Outcome.RESTORED
+    return SubjectOutcome.EXPIRED if job.expires_at.get("job", now + 1) <= now else SubjectOutcome.RESTORED
 
 
 def _registry(job: Blocked) -> str:

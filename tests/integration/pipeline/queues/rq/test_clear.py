@@ -18,12 +18,12 @@ from rq.job import Job, JobStatus
 from rq.queue import Queue
 
 from pipestate.errors import ConfigError
-from pipestate.pipeline.planning import Outcome, Plan, Result
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.probe import count_blocked
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.figures import Figures, figures
-from pipestate.pipeline.queues.port import Blocked, Exported, Place, State
+from pipestate.pipeline.queues.port import Blocked, Destination, Exported, State
 from pipestate.pipeline.queues.rq import RqQueues, connection
 from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
 from queue_scene import COORDINATOR, OCR, Scene, contents, lines
@@ -69,11 +69,11 @@ def clear_all(scene: Scene, file: Path, *then: Callable[[], object]) -> Cleared:
 
 
 def in_short(results: list[Result[Blocked]]) -> Cleared:
-    def ids(outcome: Outcome) -> tuple[str, ...]:
+    def ids(outcome: SubjectOutcome) -> tuple[str, ...]:
         return tuple(result.subject.id for result in results if result.outcome is outcome)
 
-    deleted = figures(result.subject for result in results if result.outcome is Outcome.DELETED)
-    return Cleared(deleted, ids(Outcome.CHANGED), ids(Outcome.GONE))
+    deleted = figures(result.subject for result in results if result.outcome is SubjectOutcome.DELETED)
+    return Cleared(deleted, ids(SubjectOutcome.CHANGED), ids(SubjectOutcome.GONE))
 
 
 def counts(scene: Scene, config: QueueConfig = CONFIG) -> dict[str, float]:
@@ -190,7 +190,9 @@ def test_other_names_for_queues_and_functions(queues_url: str, scene: Scene, fil
     other.fail_many(2, "app.read_page")
     other.defer("app.pages_done", on=[other.enqueue("scans", "app.read_page")])
     scene.fail_many(1)
-    config = QueueConfig({"ocr": Place("scans", "app.read_page")}, {"ocr": Place("build", "app.pages_done")})
+    config = QueueConfig(
+        {"ocr": Destination("scans", "app.read_page")}, {"ocr": Destination("build", "app.pages_done")}
+    )
     assert counts(scene, config) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 2.0}
     assert apply(scene, plan(scene, config), file).deleted == Figures(1, 2, 0)
     assert counts(scene) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 1.0}
@@ -362,5 +364,5 @@ def exported(scene: Scene, file: Path) -> list[Exported]:
 def test_only_what_was_exported_is_cleared(scene: Scene, file: Path) -> None:
     scene.fail_many(2)
     first, second = exported(scene, file)
-    assert list(RqQueues(scene.redis).clear([first])) == [Outcome.DELETED]
+    assert list(RqQueues(scene.redis).clear([first])) == [SubjectOutcome.DELETED]
     assert planned(scene) == [second.job]

@@ -10,7 +10,7 @@ from rq.group import Group
 from rq.job import Job, JobStatus
 from rq.queue import Queue
 
-from pipestate.pipeline.planning import Outcome
+from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear, restore
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.figures import Figures, figures
@@ -31,7 +31,7 @@ def clear_all(scene: Scene, file: Path) -> None:
     clear.apply(queues, clear.plan(queues, OBSTACLES), file)
 
 
-def restore_all(scene: Scene, file: Path) -> list[Outcome]:
+def restore_all(scene: Scene, file: Path) -> list[SubjectOutcome]:
     queues = RqQueues(scene.redis)
     return [result.outcome for result in restore.apply(queues, restore.plan(queues, file))]
 
@@ -64,9 +64,9 @@ def test_the_scene_of_the_runbook_comes_back(scene: Scene, file: Path) -> None:
     scene.redis.hdel(half.key, "data")
     before = dumped(scene.redis)
     clear_all(scene, file)
-    assert restore_all(scene, file) == [Outcome.RESTORED] * (82 + 404)
+    assert restore_all(scene, file) == [SubjectOutcome.RESTORED] * (82 + 404)
     same(before, dumped(scene.redis))
-    assert set(restore_all(scene, file)) == {Outcome.EXISTS}
+    assert set(restore_all(scene, file)) == {SubjectOutcome.EXISTS}
     same(before, dumped(scene.redis))
 
 
@@ -125,7 +125,7 @@ def test_an_id_that_is_no_text_is_cleared_and_comes_back(queues_url: str, scene:
         odd = Scene(redis)
         clear_all(odd, file)
         assert contents(scene.redis) == {}
-        assert restore_all(odd, file) == [Outcome.RESTORED]
+        assert restore_all(odd, file) == [SubjectOutcome.RESTORED]
     assert contents(scene.redis) == before
 
 
@@ -133,7 +133,7 @@ def test_a_job_that_was_enqueued_again_is_left_alone(scene: Scene, file: Path) -
     first, second = scene.fail_many(2)
     clear_all(scene, file)
     scene.enqueue("ocr", OCR, "b.ca.us", job_id=first.id)
-    assert sorted(restore_all(scene, file)) == [Outcome.EXISTS, Outcome.RESTORED]
+    assert sorted(restore_all(scene, file)) == [SubjectOutcome.EXISTS, SubjectOutcome.RESTORED]
     assert Job.fetch(first.id, scene.redis).args == ("b.ca.us",)
     assert scene.redis.zrange("rq:failed:ocr", 0, -1) == [second.id.encode()]
 
@@ -146,8 +146,8 @@ def test_what_would_have_expired_does_not_come_back(scene: Scene, file: Path) ->
     time.sleep(0.4)
     plan = restore.plan(RqQueues(scene.redis), file)
     outcomes = {result.subject.job.id: result.outcome for result in plan.expected}
-    assert outcomes == {dying.id: Outcome.EXPIRED, lasting.id: Outcome.RESTORED}
-    assert restore_all(scene, file).count(Outcome.RESTORED) == 1
+    assert outcomes == {dying.id: SubjectOutcome.EXPIRED, lasting.id: SubjectOutcome.RESTORED}
+    assert restore_all(scene, file).count(SubjectOutcome.RESTORED) == 1
     assert Job.exists(lasting.id, scene.redis)
     assert not Job.exists(dying.id, scene.redis)
     assert scene.redis.exists(f"rq:results:{lasting.id}") == 0
@@ -188,7 +188,7 @@ def test_of_two_lines_for_a_job_the_last_counts(scene: Scene, file: Path) -> Non
     before = contents(scene.redis)
     clear_all(scene, file)
     assert len(lines(file)) == 2
-    assert restore_all(scene, file) == [Outcome.RESTORED]
+    assert restore_all(scene, file) == [SubjectOutcome.RESTORED]
     assert contents(scene.redis) == before
 
 
