@@ -35,7 +35,7 @@ def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[st
             _write(ctx, step, state)
 
 
-def _write(ctx: MigrationContext, step: Any, state: State) -> None:
+def _write(ctx: MigrationContext, step: Any, state: LedgerState) -> None:
     assert ctx.connection is not None
     event = "stamp" if step.is_stamp else "upgrade" if step.is_upgrade else "downgrade"
     revision = " ".join(step.up_revision_ids)

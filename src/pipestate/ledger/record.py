@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert
 from pipestate.errors import OWN_SQLSTATE
 from pipestate.ledger.actor import who
 from pipestate.ledger.owners import refuse_strangers, require_trusted
-from pipestate.ledger.state import State, require_ledger
+from pipestate.ledger.state import LedgerState, require_ledger
 from pipestate.ledger.tables import ledger_on
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, count
 from pipestate.verify.verdict import Verdict
@@ -84,7 +84,7 @@ def record_event(
     reason: str | None = None,
     actor: str | None = None,
     duration_ms: float | None = None,
-    state: State | None = None,
+    state: LedgerState | None = None,
 ) -> None:
     """Write a row that belongs to no phase: a purge, a revision that was applied or taken back.
 
@@ -101,7 +101,7 @@ def record_event(
     _insert(connection, values, [])
 
 
-def _require_writable(connection: Connection, event: str, state: State | None = None) -> None:
+def _require_writable(connection: Connection, event: str, state: LedgerState | None = None) -> None:
     require_ledger(connection, state)
     if event in OF_MIGRATIONS:
         require_trusted(connection)

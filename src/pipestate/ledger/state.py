@@ -46,7 +46,7 @@ def look(connection: Connection) -> LedgerState:
     return LedgerState(True, (*missing, *(view for view in views if view not in found)))
 
 
-def has_ledger(connection: Connection, seen: State | None = None) -> bool:
+def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
     """Say whether there is a ledger to write to; one that is too old is an error, not an absence."""
     state = seen or look(connection)
     if state.missing:
@@ -54,7 +54,7 @@ def has_ledger(connection: Connection, seen: State | None = None) -> bool:
     return state.installed
 
 
-def require_ledger(connection: Connection, seen: State | None = None) -> None:
+def require_ledger(connection: Connection, seen: LedgerState | None = None) -> None:
     """Refuse to go on without a ledger, or with one that is older; `seen` is what a look has just found."""
     if not has_ledger(connection, seen):
         raise ConfigError(NO_LEDGER)
