@@ -64,7 +64,7 @@ def _phases(standing: Standing, calls: Calls) -> Iterator[RenderableType]:
 def _ledger(standing: Standing) -> Iterator[RenderableType]:
     lines: list[Line] = []
     if standing.no_ledger is not None:
-        lines.append((label("ledger", ODD), Text(plain(standing.no_ledger))))
+        lines.append((label("ledger", BAD if standing.forged else ODD), Text(plain(standing.no_ledger))))
     if standing.forced is not None:
         lines.append((label("forced", BAD), _forced(standing.forced, standing.at)))
     for backfill in standing.backfills:

@@ -47,7 +47,7 @@ def collect(
         recorded.backfills,
         recorded.rehearsal,
         tuple(run_views(connection, phases, position, timeout_s)),
-        report.warnings,
+        (*report.warnings, *recorded.warnings),
         recorded.missing,
     )
 

@@ -247,5 +247,10 @@ class Standing:
     warnings: tuple[str, ...]
     no_ledger: str | None
 
+    @property
+    def forged(self) -> bool:
+        """Say whether the ledger is not shown because something of it belongs to a stranger."""
+        return self.no_ledger in self.warnings
+
     def phases(self) -> Iterator[tuple[RunbookStanding, PhaseStanding]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)
