@@ -15,7 +15,7 @@ from alembic import op
 from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.mark import set_mark, setting
+from pipestate.ddl.mark import is_not_locked, set_mark, setting
 from pipestate.ddl.transaction import has_committed
 from pipestate.gate.block import filled, write_block
 from pipestate.gate.closed import what_was_done
@@ -134,6 +134,7 @@ def _after_first_pass(question: Question, tables: Tables) -> str:
         "after_first_pass",
         passed=_passed(question),
         tables=_names(tables),
+        not_locked=is_not_locked("to_regclass(wanted)"),
         broken_off=sql.refusal(BROKEN_OFF),
     )
 
