@@ -121,7 +121,7 @@ def test_the_json_is_valid_without_a_ledger_and_before_the_first_revision(legacy
     assert data_of(legacy, "plan")["revision"] is None
 
 
-@pytest.mark.parametrize("name", ["verify", "status", "plan", "history", "rehearse"])
+@pytest.mark.parametrize("name", ["verify", "status", "plan", "history", "lint", "rehearse"])
 def test_a_schema_is_one_and_lets_fields_be_added(name: str) -> None:
     text = (RENDER / f"{name}.schema.json").read_text(encoding="utf-8")
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
