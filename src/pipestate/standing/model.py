@@ -183,7 +183,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """A gate that was forced: who, when, why, and what had failed."""
+    """A gate that was forced: who, when, why, and what had failed; `applied` where its revision still is."""
 
     runbook: str
     phase: str
@@ -192,6 +192,7 @@ class Forced:
     reason: str | None
     revision: str | None
     failures: tuple[Failure, ...]
+    applied: bool = True
 
 
 @dataclass(frozen=True, slots=True)
