@@ -272,6 +272,7 @@ def test_who_only_looks_is_told_whose_a_forged_ledger_is_and_shown_nothing_of_it
     report = project.pipestate("report", "orders", "--output", "-")
     assert (report.returncode, f"warning: {said}" in report.stderr) == (0, True), report.stderr
     assert report.stdout.count(said) > 1
+    assert "on record" not in report.stdout, "nothing of a forged ledger is there, nor said to be missing"
     history = project.pipestate("history")
     assert (history.returncode, said in history.stderr) == (2, True), history.stderr
     assert "FORGED" not in status.stdout + json.dumps(found) + report.stdout + history.stdout
