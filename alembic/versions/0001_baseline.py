@@ -38,6 +38,7 @@ SHAPES = (
         "site_progress",
         key="subdomain",
         columns=("subdomain", "current_stage", "stage_total", "stage_completed", "started_at", "updated_at"),
+        times=("started_at", "updated_at"),
     ),
     Shape("content_items", key="id", columns=("id",)),
     Shape("jobs", key="id", columns=("id", "status", "created_at")),

@@ -82,7 +82,7 @@ def _hear(number: int, frame: FrameType | None) -> None:
     A signal that comes while psycopg2 sends a query is heard at the first instruction of `_wait`, before its `try`;
     psycopg2 would close the connection, and the server would not notice. So `_wait` is told, and leaves by itself.
     """
-    if frame is not None and frame.f_code in (_wait.__code__, _cancel.__code__):
+    if frame is not None and frame.f_code in (_wait.__code__, _cancel.__code__, cancel_until.__code__):
         _ASKED.set()
     else:
         signal.default_int_handler(number, frame)
@@ -119,16 +119,26 @@ def _is_ready(connection: Any, wait_s: float = WAIT_S) -> bool:
     return bool(state == POLL_OK)
 
 
-def _cancel(connection: Any) -> None:
-    """Ask the server to cancel, until it answers; a second Ctrl-C ends the wait.
+def cancel_until(answered: Callable[[], bool], *connections: Any) -> None:
+    """Ask the servers to cancel, until they have answered; a second Ctrl-C ends the wait.
 
-    Once is not enough: the request comes on a way of its own, and may be there before the query.
+    Once is not enough: the request comes on a way of its own, and may be there before the query. `answered` waits for
+    `ANSWER_S` or so.
     """
     try:
         for _ in range(PATIENCE):
-            connection.cancel()
-            if _is_ready(connection, ANSWER_S) or _is_ready(connection, ANSWER_S):
+            for connection in connections:
+                connection.cancel()
+            if answered():
                 return
+    finally:
+        _ASKED.clear()
+
+
+def _cancel(connection: Any) -> None:
+    """Have the query of a connection cancelled that this thread itself waits for."""
+    try:
+        cancel_until(lambda: _is_ready(connection, ANSWER_S) or _is_ready(connection, ANSWER_S), connection)
     except _driver_error():
         return  # the server's answer: the query is cancelled
     finally:

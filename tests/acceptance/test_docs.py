@@ -236,7 +236,7 @@ def test_every_metric_is_explained_and_no_other() -> None:
     assert made == set(re.findall(r"`(pipestate_\w+)`", page)) - {"pipestate_version"}
 
 
-@pytest.mark.parametrize("name", ["status", "plan", "history"])
+@pytest.mark.parametrize("name", ["status", "plan", "history", "lint"])
 def test_every_key_of_the_other_schemas_is_explained(name: str) -> None:
     page = (ROOT / "docs" / "json.md").read_text()
     schema = json.loads(SCHEMA.with_name(f"{name}.schema.json").read_text())

@@ -1,11 +1,13 @@
 """`pipestate runbook lint` and `show`, as people and pre-commit call them: without a database."""
 
+import json
 import os
 import re
 import sqlite3
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -13,6 +15,7 @@ from alembics import ROOT, Chain, psql
 from books import block, page
 from programs import run_program
 
+SCHEMA = ROOT / "src" / "pipestate" / "render" / "lint.schema.json"
 PAGES = ("content-item-pipeline-state", "queue-cutover", "sites-consolidation")
 
 
@@ -47,6 +50,22 @@ def test_a_fault_beside_the_page_is_told_with_its_file_and_line(books: Path) -> 
         assert done.returncode == 2
         assert "runbooks/orders.sqlite.md:3: check d has no block of that id in this phase" in done.stdout
         assert "runbooks/orders.md:11: check c: SQLite does not know `now()`" in done.stdout
+
+
+def test_findings_are_data_too(books: Path) -> None:
+    """The same findings, the same exit codes, in a shape that a schema promises."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for variant, code in (("c", 0), ("d", 2)):
+        text = f"## Phase: one\n\n```sql\n-- check: {variant}\nSELECT 0 AS x;\n```\n"
+        (books / "orders.sqlite.md").write_text(text)
+        said = pipestate("runbook", "lint", cwd=books.parent)
+        done = pipestate("runbook", "lint", "--json", cwd=books.parent)
+        assert (done.returncode, done.stderr) == (code, said.stderr)
+        data = json.loads(done.stdout)
+        jsonschema.Draft202012Validator(schema).validate(data)
+        assert (data["ok"], data["runbooks"]) == (code == 0, ["runbooks/orders.md"])
+        lines = [f"{each['path']}:{each['line']}: {each['message']}" for each in data["findings"]]
+        assert lines == said.stdout.splitlines()
 
 
 def test_variants_without_a_page_are_found(books: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from alembics import ROOT
+from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
 from legacy import fill_legacy_at
 from programs import run_program
@@ -121,7 +121,7 @@ def test_the_json_is_valid_without_a_ledger_and_before_the_first_revision(legacy
     assert data_of(legacy, "plan")["revision"] is None
 
 
-@pytest.mark.parametrize("name", ["verify", "status", "plan", "history", "rehearse"])
+@pytest.mark.parametrize("name", ["verify", "status", "plan", "history", "lint", "rehearse"])
 def test_a_schema_is_one_and_lets_fields_be_added(name: str) -> None:
     text = (RENDER / f"{name}.schema.json").read_text(encoding="utf-8")
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
@@ -144,12 +144,27 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
         "pipestate attest sites-consolidation/readiness/backup-taken --by YOU",
         "days ✗■■■···■■■■■",
         "12 days ago, by cron: counters-consistent: 2 rows, first: overshot",
-        "by ops: incident 42 had failed: soak",
+        "by ops: incident 42 had failed: soak 0006 was taken back since, and is not applied now",
         "state: 41 %, 40 rows of sites updated",
         "0006: the longest wait 12 ms",
         "deferred_coordinators 0 2 hours rq fails backfill/deferred-coordinators",
     ):
         assert answer in said, answer
+
+
+def test_a_force_that_was_taken_back_is_said_to_be(legacy_0005: Database) -> None:
+    """`for 0007` alone reads, the next night, as if the contract were done."""
+    chain = Chain(legacy_0005)
+    chain.upgrade("head", "force=ticket 4711")
+    assert data_of(legacy_0005, "status")["forced"]["applied"] is True
+    assert "taken back" not in on(legacy_0005, "status").stdout
+    chain.downgrade("0005")
+    assert data_of(legacy_0005, "status")["forced"]["applied"] is False
+    said = " ".join(on(legacy_0005, "status").stdout.split())
+    assert "ticket 4711 had failed: " in said
+    assert "0007 was taken back since, and is not applied now" in said
+    page = on(legacy_0005, "report", "--output", "-").stdout
+    assert "0007 was taken back since, and is not applied now." in page
 
 
 def test_empty_views_are_left_out(weeks: Database) -> None:

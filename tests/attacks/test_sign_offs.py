@@ -247,3 +247,54 @@ def test_a_reader_and_a_superuser_trust_the_ledger_of_who_migrates(
     for database in (signed.database, reading):
         done = signed.connect_as(database).pipestate("gate", "orders/ready", "--jobs", "2")
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- What commands that only look show of a forged ledger ------------------------------------------
+
+
+def test_who_only_looks_is_told_whose_a_forged_ledger_is_and_shown_nothing_of_it(
+    signed: Project, make_role: MakeRole
+) -> None:
+    """Reading his view would run his functions with the rights of whoever looks."""
+    owner, forger = make_role(signed.database), make_role(signed.database)
+    project = own(signed, owner)
+    assert attest(project, "orders/ready/backup-taken", by="FORGED").returncode == 0
+    signed.database.run(f"ALTER VIEW pipestate.sign_off OWNER TO {forger.url.username}")
+    said = f"pipestate.sign_off belongs to {forger.url.username}"
+    status = project.pipestate("status", "orders")
+    assert status.returncode == 0
+    assert f"warning: {said}" in status.stderr
+    assert said in " ".join(status.stdout.split())
+    found = json.loads(project.pipestate("status", "orders", "--json").stdout)
+    assert said in found["no_ledger"]
+    assert any(said in warning for warning in found["warnings"])
+    assert found["runbooks"][0]["phases"][0]["gate"] == "closed"
+    report = project.pipestate("report", "orders", "--output", "-")
+    assert (report.returncode, f"warning: {said}" in report.stderr) == (0, True), report.stderr
+    assert report.stdout.count(said) > 1
+    assert "on record" not in report.stdout, "nothing of a forged ledger is there, nor said to be missing"
+    history = project.pipestate("history")
+    assert (history.returncode, said in history.stderr) == (2, True), history.stderr
+    assert "FORGED" not in status.stdout + json.dumps(found) + report.stdout + history.stdout
+
+
+@pytest.mark.parametrize("command", ["status orders", "history", "report orders --output -"])
+def test_tables_that_only_look_like_a_ledger_are_said_to_be_a_stranger_s(
+    forged: Project, command: str
+) -> None:
+    """Not that there is none: whoever is told to install one would run into the stranger's."""
+    done = forged.pipestate(*command.split())
+    assert "the schema pipestate belongs to" in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["status orders", "history", "report orders --output -"])
+def test_a_superuser_is_shown_the_ledger_of_who_migrates(
+    signed: Project, make_role: MakeRole, command: str
+) -> None:
+    migrating, other = make_role(signed.database), make_role(signed.database)
+    project = own(signed, migrating)
+    signed.database.run(f"ALTER DATABASE {signed.database.url.database} OWNER TO {other.url.username}")
+    assert attest(project, "orders/ready/backup-taken").returncode == 0
+    done = signed.pipestate(*command.split())
+    assert done.returncode == 0, done.stderr
+    assert "dba@example.com" in done.stdout

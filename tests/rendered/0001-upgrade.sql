@@ -99,6 +99,14 @@ END $pipestate$;
 -- a condition that must not hold
 DO $pipestate$
 BEGIN
+IF EXISTS (SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = to_regclass('site_progress') AND attname IN ('started_at', 'updated_at') AND NOT attisdropped AND t.typcategory <> 'D') THEN
+  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress exists, but the type %s, and the chain compares them with the clock: give them a time''s, as in ALTER TABLE site_progress ALTER COLUMN started_at TYPE timestamptz USING started_at::timestamptz, then run the same again', (SELECT string_agg(format('of %s is %s', attname, format_type(atttypid, NULL)), ', ' ORDER BY attnum) FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = to_regclass('site_progress') AND attname IN ('started_at', 'updated_at') AND NOT attisdropped AND t.typcategory <> 'D'));
+END IF;
+END $pipestate$;
+
+-- a condition that must not hold
+DO $pipestate$
+BEGIN
 IF to_regclass('site_progress') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = to_regclass('site_progress') AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1 AND attname = 'subdomain') THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress exists, but its subdomain is not unique: add a primary key or a unique index on it, then run the same again');
 END IF;

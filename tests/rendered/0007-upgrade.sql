@@ -2222,7 +2222,7 @@ BEGIN
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing was taken away. What this revision has prepared was committed and stays, of columns a copy and two triggers: run again, it goes on from there; pipestate.ddl.abandon_archived_columns takes them away. What does not hold:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR true THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -2976,7 +2976,7 @@ BEGIN
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing was taken away. What this revision has prepared was committed and stays, of columns a copy and two triggers: run again, it goes on from there; pipestate.ddl.abandon_archived_columns takes them away. What does not hold:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR NOT (look ->> 'before')::boolean THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN

@@ -125,11 +125,13 @@ def history(
     """
     from pipestate import db
     from pipestate.ledger.history import history as read
+    from pipestate.ledger.owners import require_shown
     from pipestate.ledger.sources import installed_sources
 
     wanted = wanted_lines(limit, since, runbook, event or [])
     others, errors = installed_sources()
     with db.reader(to.url) as connection:
+        require_shown(connection, lambda: to.locate(connection).version_table)
         lines = read(connection, wanted, others=others)
     show_entries(lines.entries, json_=json_)
     say_errors([*errors, *lines.errors])

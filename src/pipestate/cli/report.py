@@ -50,5 +50,7 @@ def report(
         gathered = gather(connection, to.url, books, to.locate(connection), days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     put(page, file, at_once=True)
+    if gathered.standing.forged:
+        say(f"warning: {gathered.standing.no_ledger}", err=True)
     if file is not None:
         say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)

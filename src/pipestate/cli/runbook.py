@@ -1,17 +1,21 @@
 """`runbook lint` and `runbook show`: without a database."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.chain.project import Named, Project, find_project
 from pipestate.cli import complete
-from pipestate.cli.options import project_options
-from pipestate.cli.output import console, say
+from pipestate.cli.options import AsJson, project_options
+from pipestate.cli.output import console, print_json, say
 from pipestate.errors import PipestateError
 from pipestate.plural import many
+
+if TYPE_CHECKING:
+    from pipestate.runbook.finding import Finding
 
 
 class Dialect(StrEnum):
@@ -30,6 +34,7 @@ def lint(
         list[str] | None,
         typer.Argument(metavar="PATH", help="Files; else all of the project.", show_default=False),
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Check the pages themselves: what is wrong, in which line, and how to fix it.
 
@@ -47,10 +52,19 @@ def lint(
         require_pages(project)
     pages = pages_of(files)
     findings = lint(pages, project)
-    for finding in findings:
-        say(str(finding))
+    show_findings(pages, findings, json_=json_)
     say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
+
+
+def show_findings(pages: Sequence[Path], findings: "Sequence[Finding]", *, json_: bool) -> None:
+    from pipestate.render.lint import findings_as_data
+
+    if json_:
+        print_json(findings_as_data(pages, findings))
+        return
+    for finding in findings:
+        say(str(finding))
 
 
 def _every_file(project: Project) -> list[Path]:

@@ -52,6 +52,7 @@ class Shape:
 
     With `partitions` it may be partitioned: its key is then the first column of a unique index. `unique` names the
     columns that the chain will make unique together: PostgreSQL does so only where it is partitioned by these alone.
+    `times` names columns that checks compare with the clock: on PostgreSQL a text cannot be.
     """
 
     table: str
@@ -59,6 +60,7 @@ class Shape:
     columns: tuple[str, ...]
     partitions: bool = False
     unique: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
 
 
 class KeyOf(UserDefinedType[Any]):

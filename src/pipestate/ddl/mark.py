@@ -69,7 +69,7 @@ def require_mark(what: str, *tables: str, more: str = "") -> None:
     if revision is None:
         raise MigrationError(message)
     if _is_setting():
-        unlocked = {_is_not_locked(table): NOT_LOCKED.format(what=what, table=table) for table in tables}
+        unlocked = {is_not_locked(sql.regclass(table)): NOT_LOCKED.format(what=what, table=table) for table in tables}
         sql.refuse_any({is_missing(revision): message} | unlocked)
     else:
         for table in set(tables) - set(locked):
@@ -99,9 +99,12 @@ def is_missing(revision: str) -> str:
     return f"current_setting('{SETTING}', true) IS DISTINCT FROM {sql.literal(revision)}"
 
 
-def _is_not_locked(table: str) -> str:
-    """Write the condition that a table exists and this session does not hold the lock that a drop needs."""
+def is_not_locked(relation: str) -> str:
+    """Write the condition that a table exists and this session does not hold the lock that a drop needs.
+
+    `relation` is an SQL expression of the table: NULL where it does not exist.
+    """
     return (
-        f"{sql.regclass(table)} IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() "
-        f"AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = {sql.regclass(table)})"
+        f"{relation} IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() "
+        f"AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = {relation})"
     )

@@ -15,9 +15,11 @@ from alembic import op
 from pipestate.ddl import lock_tables, sql
 from pipestate.ddl.failure import MigrationError
 from pipestate.ddl.force import force_reason
-from pipestate.ddl.mark import set_mark, setting
+from pipestate.ddl.mark import is_not_locked, set_mark, setting
+from pipestate.ddl.transaction import has_committed
 from pipestate.engines.world import world_settings
 from pipestate.gate.block import filled, write_block
+from pipestate.gate.closed import what_was_done
 from pipestate.gate.guarded import guard_output
 from pipestate.gate.online import PLANTED
 from pipestate.gate.postgresql import NOT_READ_COMMITTED
@@ -133,6 +135,7 @@ def _after_first_pass(question: Question, tables: Tables) -> str:
         "after_first_pass",
         passed=_passed(question),
         tables=_names(tables),
+        not_locked=is_not_locked("to_regclass(wanted)"),
         broken_off=sql.refusal(BROKEN_OFF),
     )
 
@@ -225,8 +228,9 @@ def _judge(question: Question, ids: Sequence[str], again: set[str], number: int)
         under = f"ARRAY[{sql.literals(id_ for id_ in ids if id_ in again)}]::text[]"
         wanted = f"(CASE WHEN (look ->> 'before')::boolean THEN {under} ELSE {wanted} END)"
     reason = force_reason()
+    which = ". What does not hold:" if has_committed() else ":"
     message = (
-        f"the gate {question.name} is closed, so nothing of this revision was done:{{found}} -- "
+        f"the gate {question.name} is closed, so {what_was_done()}{which}{{found}} -- "
         f"to look closer: pipestate verify {question.runbook.name} --phase {question.phase.name}"
     )
     closed = sql.refusal(message, {"found": "found"})

@@ -1,10 +1,14 @@
-"""Whose ledger it is: what belongs to a stranger is neither written to, nor brought up to date, nor read by a gate."""
+"""Whose ledger it is: what belongs to a stranger is neither written to, nor brought up to date, nor read, nor shown."""
+
+from collections.abc import Callable
 
 from sqlalchemy import Connection
 
 from pipestate.engines.engine import engine_of
 from pipestate.errors import OWN_SQLSTATE, ConfigError
-from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers
+from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers, tell_version_table
+
+NOT_SHOWN = "until then nothing of the ledger is shown"
 
 
 def refuse_strangers(*, to_change: bool = False) -> str:
@@ -26,8 +30,25 @@ def refuse_strangers_before(sql: str) -> str:
 
 def require_trusted(connection: Connection) -> None:
     """Refuse to write, on behalf of a migration, into a ledger that a stranger has made."""
-    if not engine_of(connection).HAS_ROLES:
+    if found := find_stranger(connection):
+        raise ConfigError(found)
+
+
+def require_shown(connection: Connection, find_version_table: Callable[[], str | None]) -> None:
+    """Refuse to show a ledger that a stranger has made: his views would run his functions with the reader's rights.
+
+    The version table, whose owner is trusted, is looked for only where that matters.
+    """
+    if find_stranger(connection) is None:
         return
+    tell_version_table(connection, find_version_table())
+    if found := find_stranger(connection):
+        raise ConfigError(f"{found}; {NOT_SHOWN}")
+
+
+def find_stranger(connection: Connection) -> str | None:
+    """Say what of the ledger belongs to whom, and what to do, where that is a stranger."""
+    if not engine_of(connection).HAS_ROLES:
+        return None
     found = connection.exec_driver_sql(strangers()).first()
-    if found is not None:
-        raise ConfigError(MESSAGE % (found.what, found.owner, found.me))
+    return None if found is None else MESSAGE % (found.what, found.owner, found.me)

@@ -1,5 +1,6 @@
 """A copy of the clone beside it, for the run against a patient reader: made before the clone is migrated."""
 
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pipestate.plural import size
 
 MOST_BYTES = 1 << 30  # a copy of more takes minutes and room that nobody was asked for
 PREFIX = "pipestate_rehearsal_"
+MOST_NAMED = 30  # so many characters of the clone's name: with the rest, a name has at most 63
 # Copying needs CREATEDB, and a source of one's own; before PostgreSQL 15 there is one way to copy.
 FACTS = text(
     "SELECT current_database()::text AS name, pg_database_size(d.oid) AS bytes, "
@@ -47,10 +49,10 @@ class Twin:
 @contextmanager
 def twin_of(clone: URL) -> Iterator[Twin]:
     """Copy the clone on its own server, where the role may; drop the copy at the end."""
-    name = f"{PREFIX}{secrets.token_hex(6)}"
+    name = _named(clone)
     with _alone(clone) as connection:
         facts = connection.execute(FACTS).one()
-        why_not = _why_not(facts) or _copy(connection, facts, name)
+        why_not = _why_not(facts) or _copy(connection, facts, clone, name)
     if why_not is not None:
         yield Twin(None, why_not)
         return
@@ -60,14 +62,25 @@ def twin_of(clone: URL) -> Iterator[Twin]:
         _drop(clone, name)
 
 
+def _named(clone: URL) -> str:
+    """Choose a name that says whose copy it is, for whoever finds one that a kill has left.
+
+    >>> from sqlalchemy import make_url
+    >>> _named(make_url('postgresql://db/Shop "Clöne"'))[:33]
+    'pipestate_rehearsal_shop__cl_ne__'
+    """
+    known = re.sub(r"[^a-z0-9_]", "_", str(clone.database).lower())[:MOST_NAMED]
+    return f"{PREFIX}{known}_{secrets.token_hex(6)}"
+
+
 def _why_not(facts: Any) -> str | None:
     if not facts.may_copy:
         return "the role may not create databases"
     return f"the clone has more than {size(MOST_BYTES)}" if facts.bytes > MOST_BYTES else None
 
 
-def _copy(connection: Connection, facts: Any, name: str) -> str | None:
-    """Make the copy; say why, where the server refuses it. Ctrl-C leaves none.
+def _copy(connection: Connection, facts: Any, clone: URL, name: str) -> str | None:
+    """Make the copy; say why, where the server refuses it or ends the session. Whatever happens leaves none.
 
     Files are copied, and on the disk when that is over; a log of them would be written out beside the rehearsal.
     """
@@ -75,14 +88,19 @@ def _copy(connection: Connection, facts: Any, name: str) -> str | None:
     strategy = " STRATEGY FILE_COPY" if facts.has_strategies else ""
     try:
         connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {source}{strategy}")
-        for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-    except (DBAPIError, KeyboardInterrupt) as error:
-        connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name}")
+        _set(connection, name)
+    except BaseException as error:
+        _drop(clone, name)  # on a session of its own: this one may have been ended
         if not isinstance(error, DBAPIError):
             raise
         return f"the clone could not be copied: {message(error).partition(chr(10))[0]}"
     return None
+
+
+def _set(connection: Connection, name: str) -> None:
+    """Give the copy the settings of the clone."""
+    for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _drop(clone: URL, name: str) -> None:

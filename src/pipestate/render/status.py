@@ -64,7 +64,7 @@ def _phases(standing: Standing, calls: Calls) -> Iterator[RenderableType]:
 def _ledger(standing: Standing) -> Iterator[RenderableType]:
     lines: list[Line] = []
     if standing.no_ledger is not None:
-        lines.append((label("ledger", ODD), Text(plain(standing.no_ledger))))
+        lines.append((label("ledger", BAD if standing.forged else ODD), Text(plain(standing.no_ledger))))
     if standing.forced is not None:
         lines.append((label("forced", BAD), _forced(standing.forced, standing.at)))
     for backfill in standing.backfills:
@@ -84,7 +84,10 @@ def _forced(forced: Forced, now: datetime) -> Text:
     text.append(f" for {plain(forced.revision)}" if forced.revision else "")
     text.append(f", {on(forced.at, now)}, by {plain(forced.by)}: {plain(forced.reason or '')}")
     failed = [plain(failure.check_id) for failure in forced.failures]
-    return text.append(f"\nhad failed: {listed(failed, most=5)}", "dim") if failed else text
+    text.append(f"\nhad failed: {listed(failed, most=5)}" if failed else "", "dim")
+    if forced.applied:
+        return text
+    return text.append(f"\n{plain(forced.revision or '')} was taken back since, and is not applied now")
 
 
 def _backfill(backfill: Backfilling, now: datetime) -> Text:

@@ -146,6 +146,7 @@ def _forced(forced: Forced) -> dict[str, Any]:
         "by": forced.by,
         "reason": forced.reason,
         "revision": forced.revision,
+        "applied": forced.applied,
         "failures": _failures(forced.failures),
     }
 

@@ -1,6 +1,7 @@
 """Collect how a database stands: verdicts, records and views, all in one snapshot."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 
@@ -11,7 +12,7 @@ from pipestate.ledger.history import in_utc
 from pipestate.ledger.tables import CLOCK
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.standing.ledger import Recorded, read_ledger
-from pipestate.standing.model import PhaseStanding, RunbookStanding, Standing
+from pipestate.standing.model import Forced, PhaseStanding, RunbookStanding, Standing
 from pipestate.standing.opening import find_soaks, opening
 from pipestate.standing.signoffs import stand
 from pipestate.standing.source import LedgerReading
@@ -43,13 +44,20 @@ def collect(
         report.database,
         _runbooks(phases, report, recorded, now),
         recorded.observations,
-        recorded.forced,
+        _forced(recorded.forced, position),
         recorded.backfills,
         recorded.rehearsal,
         tuple(run_views(connection, phases, position, timeout_s)),
-        report.warnings,
+        (*report.warnings, *recorded.warnings),
         recorded.missing,
     )
+
+
+def _forced(forced: Forced | None, position: Position) -> Forced | None:
+    """Say of a force whether its revision has been taken back since; of one that the chain has lost, nobody can."""
+    if forced is None or forced.revision not in position.known:
+        return forced
+    return replace(forced, applied=forced.revision in position.applied)
 
 
 def read_clock(connection: Connection) -> datetime:

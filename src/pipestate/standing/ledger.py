@@ -7,6 +7,7 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.errors import ConfigError
+from pipestate.ledger.owners import NOT_SHOWN, find_stranger
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Check, Phase, Runbook
 from pipestate.standing.facts import read_backfills, read_observations, read_rehearsals
@@ -21,7 +22,7 @@ from pipestate.verify.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was read; all of it is empty where `missing` says why."""
+    """What was read; all of it is empty where `missing` says why; what of that is alarming is in `warnings`, too."""
 
     missing: str | None = None
     held: Mapping[tuple[str, str], Held] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Recorded:
     forced: Forced | None = None
     backfills: tuple[Backfilling, ...] = ()
     rehearsal: RecordedRehearsal | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def read_ledger(
@@ -43,7 +45,12 @@ def read_ledger(
     days: int,
     timeout_s: float,
 ) -> Recorded:
-    """Read all of it. A ledger that is missing, older, or not for this role's eyes is a sentence, not an error."""
+    """Read all of it. A ledger that is missing, older, a stranger's, or not for this role's eyes is a sentence.
+
+    Whoever owns the version table is trusted where `tell_version_table` was called before, as `verify_on` does.
+    """
+    if found := find_stranger(source.connection):
+        return Recorded(said := f"{found}; {NOT_SHOWN}", warnings=(said,))
     try:
         require_ledger(source.connection)
         with guarded(source.connection, timeout_s):

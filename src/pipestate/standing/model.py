@@ -183,7 +183,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """A gate that was forced: who, when, why, and what had failed."""
+    """A gate that was forced: who, when, why, and what had failed; `applied` where its revision still is."""
 
     runbook: str
     phase: str
@@ -192,6 +192,7 @@ class Forced:
     reason: str | None
     revision: str | None
     failures: tuple[FailedCheck, ...]
+    applied: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +247,11 @@ class Standing:
     views: tuple[Shown, ...]
     warnings: tuple[str, ...]
     no_ledger: str | None
+
+    @property
+    def forged(self) -> bool:
+        """Say whether the ledger is not shown because something of it belongs to a stranger."""
+        return self.no_ledger in self.warnings
 
     def phases(self) -> Iterator[tuple[RunbookStanding, PhaseStanding]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)

@@ -7,11 +7,19 @@ from sqlalchemy import URL, text
 
 from bed import Database, Postgres
 from pipestate.rehearse import twin
-from pipestate.rehearse.twin import PREFIX, twin_of
+from pipestate.rehearse.twin import MOST_NAMED, PREFIX, twin_of
 
 
 def is_there(database: Database, name: object) -> object:
     return database.value(f"SELECT count(*) FROM pg_database WHERE datname = '{name}'")
+
+
+def copies_of(database: Database) -> list[object]:
+    """List the copies that are on the server: their names begin with that of the clone."""
+    mine = f"{PREFIX}{str(database.url.database)[:MOST_NAMED]}"
+    return [
+        name for (name,) in database.rows("SELECT datname FROM pg_database") if str(name).startswith(mine)
+    ]
 
 
 @pytest.fixture
@@ -35,6 +43,7 @@ def test_it_has_the_rows_and_the_settings_and_is_gone_at_the_end(pg: Database) -
     with twin_of(pg.url) as copy:
         assert copy.url is not None
         found = Database(copy.url)
+        assert copies_of(pg) == [copy.url.database]
         assert found.value("SELECT id FROM orders") == 1
         settings = [found.value(f"SHOW {name}") for name in ("lock_timeout", "search_path", "work_mem")]
         assert settings == ["3s", '"$user", public, other', "5MB"]
@@ -67,8 +76,33 @@ def test_a_large_clone_is_not_copied(pg: Database, monkeypatch: pytest.MonkeyPat
 
 def test_a_copy_without_the_settings_is_none(pg: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twin, "SETTINGS", text("SELECT 'ALTER DATABASE ' || :name || ' SET no_such TO 1'"))
-    monkeypatch.setattr("secrets.token_hex", lambda _: pg.url.database)
     with twin_of(pg.url) as copy:
         assert copy.url is None
         assert "the clone could not be copied: unrecognized configuration parameter" in str(copy.why_not)
-    assert is_there(pg, f"{PREFIX}{pg.url.database}") == 0
+    assert copies_of(pg) == []
+
+
+def test_a_session_that_is_ended_before_the_settings_leaves_no_copy(
+    pg: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = "SELECT pg_terminate_backend(pg_backend_pid())::text || :name"
+    monkeypatch.setattr(twin, "SETTINGS", text(ended))
+    with twin_of(pg.url) as copy:
+        assert copy.url is None
+        assert "terminating connection due to administrator command" in str(copy.why_not)
+    assert copies_of(pg) == []
+
+
+def test_whatever_happens_before_the_settings_leaves_no_copy(
+    pg: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM, as a shell's `timeout` sends it, becomes SystemExit where somebody handles it so."""
+
+    def stop(*_: object) -> None:
+        assert len(copies_of(pg)) == 1
+        raise SystemExit(143)
+
+    monkeypatch.setattr(twin, "_set", stop)
+    with pytest.raises(SystemExit), twin_of(pg.url):
+        pass
+    assert copies_of(pg) == []

@@ -34,6 +34,7 @@ def loaded(*arguments: str) -> set[str]:
         (["--help"], {"sqlalchemy", "alembic"}),
         (["--version"], {"sqlalchemy", "alembic", "rich", "yaml", "importlib.metadata", "pipestate.plugins"}),
         (["runbook", "lint"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
+        (["runbook", "lint", "--json"], {"sqlalchemy", "alembic", "rich", "pipestate.plugins"}),
         (
             ["runbook", "lint", "runbooks/queue-cutover.md", "-c", "alembic.ini"],
             {"sqlalchemy", "alembic", "rich"},

@@ -57,6 +57,8 @@ def _refuse(shape: Shape) -> None:
         "or point the chain at another database or search_path",
         missing=missing,
     )
+    if shape.times:
+        _refuse_other_times(shape)
     alone = "indnkeyatts = 1"
     if shape.partitions:  # the key that rows are partitioned by must be in every unique index
         alone = f"(indnkeyatts = 1 OR {is_partitioned(shape.table)})"
@@ -85,4 +87,21 @@ def _refuse(shape: Shape) -> None:
     {sql.refusal(f"{shape.table} has rows without a {shape.key}, by which the chain finds rows: give them one or delete them, then run the same again")}
   END IF;""",
         "  nameless boolean;",
+    )
+
+
+def _refuse_other_times(shape: Shape) -> None:
+    """Refuse times of a type that the server does not compare with one; which zone a text means, we cannot know."""
+    others = (
+        f"FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = {sql.regclass(shape.table)} "
+        f"AND attname IN ({sql.literals(shape.times)}) AND NOT attisdropped AND t.typcategory <> 'D'"
+    )
+    column = sql.name(shape.times[0])
+    sql.refuse_when(
+        f"EXISTS (SELECT {others})",
+        f"{shape.table} exists, but the type {{others}}, and the chain compares them with the clock: give them a time's, "
+        f"as in ALTER TABLE {sql.name(shape.table)} ALTER COLUMN {column} TYPE timestamptz USING {column}::timestamptz, "
+        "then run the same again",
+        others="(SELECT string_agg(format('of %s is %s', attname, format_type(atttypid, NULL)), ', ' ORDER BY attnum) "
+        f"{others})",
     )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pipestate.interrupt import ANSWER_S, cancel_until
 from pipestate.rehearse.copying.inventory import Inventory, Relation
 from pipestate.rehearse.copying.session import ask, blocking
 from pipestate.rehearse.copying.snapshot import send_settings
@@ -64,13 +65,12 @@ def _stream(source: Any, out: str, clone: Any, into: str, on_bytes: Callable[[in
     with _hearing() as heard, blocking(), ThreadPoolExecutor(2) as threads:
         sent = threads.submit(_send, source, out, writing)
         took = threads.submit(_take, clone, into, taken)
+        futures: tuple[Future[Any], ...] = (sent, took)
         try:
-            futures: tuple[Future[Any], ...] = (sent, took)
             while wait(futures, TELL_EVERY_S).not_done:
                 on_bytes(taken.count)
         except KeyboardInterrupt:
-            for driver in (source, clone):
-                driver.cancel()
+            cancel_until(lambda: not wait(futures, ANSWER_S).not_done, source, clone)
             raise
     return _result(sent, took, heard)
 

@@ -1,9 +1,13 @@
 """Rows from one database to another, through a pipe."""
 
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR
 
 from bed import Database, Postgres
 from pipestate.rehearse.copying.inventory import Inventory, read_inventory
@@ -72,10 +76,30 @@ def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
         assert ask(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
 
 
+@dataclass
+class Late:
+    """A connection of which a thread gets its cursor some time after it was started."""
+
+    driver: Any
+    after_s: float
+
+    def cursor(self) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(self.after_s)
+        return self.driver.cursor()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.driver, name)
+
+
+@pytest.mark.parametrize("after_s", [0, 0.3], ids=["while they copy", "before the servers have the query"])
 def test_ctrl_c_ends_both_sides_at_once(
-    pg: Database, other: Database, monkeypatch: pytest.MonkeyPatch
+    pg: Database, other: Database, monkeypatch: pytest.MonkeyPatch, after_s: float
 ) -> None:
-    """The clone is slow here, so that rows wait in the pipe: a connection that does not block would hang."""
+    """The clone is slow here, so that rows wait in the pipe: a connection that does not block would hang.
+
+    A cancel that comes before its query does nothing, and the copy would go on to its end.
+    """
     monkeypatch.setattr("pipestate.rehearse.copying.rows.TELL_EVERY_S", 0.05)
     slow = (
         "CREATE FUNCTION slow(integer) RETURNS boolean LANGUAGE sql AS 'SELECT pg_sleep(0.001) IS NOT NULL'"
@@ -86,6 +110,9 @@ def test_ctrl_c_ends_both_sides_at_once(
     def press_ctrl_c(_count: int) -> None:
         raise KeyboardInterrupt
 
-    with snapshot(pg.url) as moment, session(other.url) as clone, pytest.raises(KeyboardInterrupt):
-        copy_table(moment.driver, clone, moment.found.relations[0], moment.found, press_ctrl_c)
+    with snapshot(pg.url) as moment, session(other.url) as clone:
+        source = Late(moment.driver, after_s)
+        with pytest.raises(KeyboardInterrupt):
+            copy_table(source, Late(clone, after_s), moment.found.relations[0], moment.found, press_ctrl_c)
+        assert moment.driver.info.transaction_status == TRANSACTION_STATUS_INERROR
     assert other.value("SELECT count(*) FROM t") == 0

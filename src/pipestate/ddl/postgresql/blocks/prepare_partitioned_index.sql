@@ -1,5 +1,6 @@
 -- Create the index of a partitioned table, and of partitioned tables below it, without those of the partitions
--- (ON ONLY): nothing is scanned, and it is not valid until all of theirs are attached.
+-- (ON ONLY): nothing is scanned, and it is not valid until all of theirs are attached. A unique one that lacks a
+-- column of the partitions' key is refused.
 --
 -- the_table regclass, the_index text, the_create text: CREATE [UNIQUE] INDEX,
 -- the_definition text: its columns and predicate
@@ -21,6 +22,14 @@ BEGIN
         member.relid::regclass, the_table);
     END IF;
     CONTINUE WHEN member.relkind <> 'p' OR to_regclass(format('%I.%I', member.nspname, member.index_name)) IS NOT NULL;
-    EXECUTE format('%s %I ON ONLY %s %s', the_create, member.index_name, member.relid::regclass, the_definition);
+    BEGIN
+      EXECUTE format('%s %I ON ONLY %s %s', the_create, member.index_name, member.relid::regclass, the_definition);
+    EXCEPTION WHEN feature_not_supported THEN
+      IF the_create = 'CREATE INDEX' THEN RAISE; END IF;
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s is partitioned by %s, so PostgreSQL cannot keep %s %s unique over all partitions: add these columns to the '
+        'index, or partition by columns of the index, then run the same again',
+        member.relid::regclass, pg_get_partkeydef(member.relid), the_index, the_definition);
+    END;
   END LOOP;
 END
