@@ -69,7 +69,9 @@ def require_mark(what: str, *tables: str, more: str = "") -> None:
     if revision is None:
         raise MigrationError(message)
     if _is_setting():
-        unlocked = {is_not_locked(sql.regclass(table)): NOT_LOCKED.format(what=what, table=table) for table in tables}
+        unlocked = {
+            is_not_locked(sql.regclass(table)): NOT_LOCKED.format(what=what, table=table) for table in tables
+        }
         sql.refuse_any({is_missing(revision): message} | unlocked)
     else:
         for table in set(tables) - set(locked):
