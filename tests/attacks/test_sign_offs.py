@@ -298,3 +298,56 @@ def test_a_superuser_is_shown_the_ledger_of_who_migrates(
     done = signed.pipestate(*command.split())
     assert done.returncode == 0, done.stderr
     assert "dba@example.com" in done.stdout
+
+
+# --- What commands that write leave alone ----------------------------------------------------------
+
+
+WRITING = {
+    "attest orders/ready/backup-taken --by dba@example.com": "attestation",
+    "observe --set depth=1": "observation",
+    "verify orders --record": "run",
+    "ledger prune --older-than 1d --yes": "observation",
+}
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_a_strangers_trigger_does_not_run_with_the_rights_of_who_writes(
+    signed: Project, make_role: MakeRole, command: str
+) -> None:
+    owner, forger = make_role(signed.database), make_role(signed.database)
+    own(signed, owner)
+    table = f"pipestate.{WRITING[command]}"
+    signed.database.run(
+        "INSERT INTO pipestate.observation (observed_at, name, value, source, actor) "
+        "SELECT now() - interval '1 year' * n, 'depth', n, 'test', 'test' FROM generate_series(1, 2) AS n",
+        "CREATE TABLE obeyed (whom text)",
+        "CREATE FUNCTION public.act() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$BEGIN INSERT INTO public.obeyed VALUES (current_user); RETURN NEW; END$$",
+        f"CREATE TRIGGER act BEFORE INSERT OR DELETE ON {table} FOR EACH STATEMENT EXECUTE FUNCTION public.act()",
+        f"ALTER TABLE {table} OWNER TO {forger.url.username}",
+    )
+    done = signed.pipestate(*command.split())
+    assert (done.returncode, f"{table} belongs to {forger.url.username}" in done.stderr) == (2, True), (
+        done.stderr
+    )
+    assert signed.database.rows("SELECT whom FROM obeyed") == []
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_who_may_write_into_the_ledger_of_who_migrates_does(
+    signed: Project, make_role: MakeRole, command: str
+) -> None:
+    """An operator is no member of the role that migrates, which owns the version table and the ledger."""
+    migrating, operator, other = (make_role(signed.database) for _ in range(3))
+    own(signed, migrating)
+    name = operator.url.username
+    signed.database.run(
+        f"ALTER DATABASE {signed.database.url.database} OWNER TO {other.url.username}",
+        f"GRANT USAGE ON SCHEMA pipestate TO {name}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA pipestate, public TO {name}",
+        f"GRANT INSERT, DELETE ON pipestate.run, pipestate.result, pipestate.attestation, pipestate.observation TO {name}",
+    )
+    done = signed.connect_as(operator).pipestate(*command.split())
+    assert done.returncode in (0, 1), done.stderr
+    assert "belongs to" not in done.stderr

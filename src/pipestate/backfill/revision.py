@@ -13,7 +13,6 @@ from pipestate.ddl.notice import warn
 from pipestate.engines.engine import engine_of
 from pipestate.errors import PipestateError
 from pipestate.gate.question import runbooks_of
-from pipestate.ledger.owners import require_trusted
 from pipestate.ledger.state import require_ledger
 from pipestate.plural import many
 from pipestate.runbook.find import runbooks_at
@@ -47,7 +46,6 @@ def _run_online(found: Found) -> None:
     with sql.autocommit():
         connection = op.get_bind()
         require_ledger(connection)
-        require_trusted(connection)
         how = How(on_wait=lambda said: warn("%s", said))
         result = run(connection, found, how, revision=sql.current_revision() or None)
     if result.rows_left:

@@ -28,6 +28,8 @@ DEFAULT = "alembic_version"
 HOW_TO_NAME_A_TABLE = "name the right one with --version-table [SCHEMA.]TABLE"
 
 
+# In the `info` of a connection: the version table that was found on it. Whoever owns that one migrates.
+FOUND = "pipestate_version_table"
 # What a list of candidates may hold and still help; a database with a schema for each tenant has thousands.
 MOST = 50
 Read = Callable[[Candidate], Candidate]
@@ -47,6 +49,7 @@ class Locator:
         table = choose(self.chain, self.declared, candidates, lambda each: stored_in(connection, each))
         if table is None:
             return self.chain.position(())
+        tell_found(connection, table.quoted)
         return replace(self.chain.position(table.stored), version_table=table.quoted)
 
     def within(self, schema: str) -> "Locator":
@@ -56,6 +59,12 @@ class Locator:
     @property
     def _known(self) -> str | None:
         return self.declared.table or (DEFAULT if self.declared.certain else None)
+
+
+def tell_found(connection: "Connection", table: str | None) -> None:
+    """Keep with a connection which version table was found there, or on another connection to the same database."""
+    if table is not None:
+        connection.info[FOUND] = table
 
 
 def locator(project: Project, chain: Chain, option: str | None = None) -> Locator:

@@ -106,16 +106,13 @@ def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | Non
     from pipestate.backfill.find import require_phase
     from pipestate.backfill.loop import How, run
 
-    position = to.position()
-    require_phase(found, position)
-    with (
-        progress(found.address, "rows") as tell,
-        db.reachable(to.url),
-        db.engine_for(to.url).connect() as plain,
-    ):
+    with db.reachable(to.url), db.engine_for(to.url).connect() as plain:
         connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-        how = How(batch_size, max_lag, tell, lambda said: say(f"pipestate: {said}", err=True))
-        return run(connection, found, how, revision=position.current)
+        position = to.locate(connection)
+        require_phase(found, position)
+        with progress(found.address, "rows") as tell:
+            how = How(batch_size, max_lag, tell, lambda said: say(f"pipestate: {said}", err=True))
+            return run(connection, found, how, revision=position.current)
 
 
 def show(as_data: Any, as_lines: Any, found: Any, json_: bool) -> None:

@@ -49,9 +49,9 @@ def attest(
     from pipestate.ledger.attestations import find_signoff
 
     books = pages_at(to.project, name, below=2)
-    position = to.position()
-    asked = find_signoff(name, books, position)
     with db.writer(to.url) as connection:
+        position = to.locate(connection)
+        asked = find_signoff(name, books, position)
         write(connection, asked, by=by, note=note, revision=position.current)
     say(f"{asked.address} signed off by {by}", err=True)
 
@@ -131,7 +131,7 @@ def history(
     wanted = wanted_lines(limit, since, runbook, event or [])
     others, errors = installed_sources()
     with db.reader(to.url) as connection:
-        require_shown(connection, lambda: to.locate(connection).version_table)
+        require_shown(connection, lambda: to.locate(connection))
         lines = read(connection, wanted, others=others)
     show_entries(lines.entries, json_=json_)
     say_errors([*errors, *lines.errors])
@@ -193,6 +193,7 @@ def prune(
 
     age = parse_age(older_than, units="ywd")
     with db.writer(to.url) as connection:
+        to.locate(connection)
         found = [old for old in library.find_old(connection, age) if old.rows]
         show_old(found, older_than)
         if not found:

@@ -203,6 +203,7 @@ def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:
     from pipestate.ledger.record import record_report
 
     with db.writer(to.url) as connection:
+        to.locate(connection)
         news = find_news(connection, report) if webhooks else ()
         record_report(connection, report, event="verify")
     if news:
@@ -218,6 +219,7 @@ def latest_of(to: Target) -> "Latest | None":
 
     try:
         with db.reader(to.url) as connection:
+            to.locate(connection)
             return read_latest(connection)
     except Interrupted:
         raise

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Connection, Engine
 
 from pipestate import db
 from pipestate.chain.calls import Calls
-from pipestate.chain.version_table import Locator
+from pipestate.chain.version_table import Locator, tell_found
 from pipestate.config import without_secrets
 from pipestate.engines.engine import engine_of
 from pipestate.errors import PipestateError
@@ -61,11 +61,12 @@ def not_listed(line: Unlisted) -> Answer:
 def _ask(question: FleetQuestion, tenant: Tenant) -> Answer:
     locate = question.locate.within(tenant.schema) if tenant.schema is not None else question.locate
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
+        position = locate(connection)
         report = verify_on(
             connection,
             tenant.url,
             question.phases,
-            locate(connection),
+            position,
             timeout_s=question.timeout_s,
             evidence=False,
         )
@@ -76,6 +77,7 @@ def _ask(question: FleetQuestion, tenant: Tenant) -> Answer:
         answer = _planned(question, report, question.calls, answer)
     if question.record:
         with db.writer(tenant.url) as writer:
+            tell_found(writer, position.version_table)
             record_report(writer, report, event="verify")
     return answer
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from pipestate.ledger.owners import require_trusted
 from pipestate.ledger.state import has_ledger
 
 _RECORDS = {
@@ -60,9 +61,10 @@ class Latest:
 
 
 def read_latest(connection: Connection) -> Latest | None:
-    """Read both; None where there is no ledger, ConfigError where it is older than this pipestate."""
+    """Read both; None where there is no ledger, ConfigError where it is older than this pipestate or a stranger's."""
     if not has_ledger(connection):
         return None
+    require_trusted(connection)
     return Latest(last_records(connection), last_observations(connection))
 
 

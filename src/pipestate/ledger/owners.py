@@ -1,12 +1,16 @@
-"""Whose ledger it is: what belongs to a stranger is neither written to, nor brought up to date, nor read, nor shown."""
+"""Whose ledger it is: what belongs to a stranger is neither written to, nor brought up to date, nor read, nor shown.
+
+His views and triggers would run his functions with the rights of whoever reads or writes.
+"""
 
 from collections.abc import Callable
 
 from sqlalchemy import Connection
 
+from pipestate.chain.version_table import FOUND
 from pipestate.engines.engine import engine_of
 from pipestate.errors import OWN_SQLSTATE, ConfigError
-from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers, tell_version_table
+from pipestate.verify.strangers import MESSAGE, reads_ledger, strangers
 
 NOT_SHOWN = "until then nothing of the ledger is shown"
 
@@ -29,26 +33,30 @@ def refuse_strangers_before(sql: str) -> str:
 
 
 def require_trusted(connection: Connection) -> None:
-    """Refuse to write, on behalf of a migration, into a ledger that a stranger has made."""
+    """Refuse a ledger that a stranger has made."""
     if found := find_stranger(connection):
         raise ConfigError(found)
 
 
-def require_shown(connection: Connection, find_version_table: Callable[[], str | None]) -> None:
-    """Refuse to show a ledger that a stranger has made: his views would run his functions with the reader's rights.
+def require_shown(connection: Connection, find_version_table: Callable[[], object]) -> None:
+    """Refuse to show a ledger that a stranger has made.
 
     The version table, whose owner is trusted, is looked for only where that matters.
     """
     if find_stranger(connection) is None:
         return
-    tell_version_table(connection, find_version_table())
+    find_version_table()
     if found := find_stranger(connection):
         raise ConfigError(f"{found}; {NOT_SHOWN}")
 
 
 def find_stranger(connection: Connection) -> str | None:
-    """Say what of the ledger belongs to whom, and what to do, where that is a stranger."""
+    """Say what of the ledger belongs to whom, and what to do, where that is a stranger.
+
+    Trusted is also who owns the version table, where that was found on this connection or told to its transaction.
+    """
     if not engine_of(connection).HAS_ROLES:
         return None
-    found = connection.exec_driver_sql(strangers()).first()
+    query = strangers(version_table=connection.info.get(FOUND))
+    found = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).first()
     return None if found is None else MESSAGE % (found.what, found.owner, found.me)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from pipestate.errors import ConfigError
+from pipestate.ledger.owners import require_trusted
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified
 from pipestate.verify.missing import HOW_TO_INSTALL, NO_LEDGER
 
@@ -55,9 +56,13 @@ def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
 
 
 def require_ledger(connection: Connection, seen: LedgerState | None = None) -> None:
-    """Refuse to go on without a ledger, or with one that is older; `seen` is what a look has just found."""
+    """Refuse to go on without a ledger, with one that is older, or with a stranger's.
+
+    Whoever reads or writes it asks this first. `seen` is what a look has just found.
+    """
     if not has_ledger(connection, seen):
         raise ConfigError(NO_LEDGER)
+    require_trusted(connection)
 
 
 def older(state: LedgerState) -> str:

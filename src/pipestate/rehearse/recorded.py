@@ -17,6 +17,7 @@ from pipestate.rehearse.job import Job
 def require_recordable(job: Job) -> None:
     """Refuse, before anything runs, a rehearsal that could not be recorded."""
     with db.reader(_production(job)) as connection:
+        job.locate(connection)
         require_ledger(connection)
 
 
@@ -48,6 +49,7 @@ def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
 def write_record(job: Job, done: Rehearsed) -> None:
     """Write the result into production's ledger."""
     with db.writer(_production(job)) as connection:
+        job.locate(connection)
         record_rehearsal(connection, done)
 
 

@@ -32,19 +32,22 @@ _TRUSTED = f"""(o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.ro
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('{VERSION_TABLE}', true), ''))::oid)
+                 pg_catalog.to_regclass(<<version_table>>)::oid)
       OR (NOT {_I_AM_SUPERUSER} AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text)))"""
+_TOLD = f"nullif(pg_catalog.current_setting('{VERSION_TABLE}', true), '')"
 TELL = text(f"SELECT pg_catalog.set_config('{VERSION_TABLE}', :table, true)")
 _MAY_CHANGE = "pg_catalog.pg_has_role(o.owner, 'USAGE'::text)"
 
 
-def strangers(*, to_change: bool = False) -> str:
+def strangers(*, to_change: bool = False, version_table: str | None = None) -> str:
     """Render the query for what in the schema belongs to a stranger, and to whom.
 
     With `to_change` also for what this role may only write to: bringing a ledger up to date takes the
-    rights of its owner.
+    rights of its owner. `version_table` is the chain's, where it is known; else the one that the transaction was told.
     """
-    fine = f"{_TRUSTED} AND {_MAY_CHANGE}" if to_change else _TRUSTED
+    named = "'" + version_table.replace("'", "''") + "'" if version_table else _TOLD
+    trusted = _TRUSTED.replace("<<version_table>>", named)
+    fine = f"{trusted} AND {_MAY_CHANGE}" if to_change else trusted
     return (
         "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me\n"
         f"    FROM ({_OWNERS}) AS o\n    WHERE NOT ({fine}) LIMIT 1"
