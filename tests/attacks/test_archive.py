@@ -60,6 +60,47 @@ def test_a_column_that_could_not_come_back_is_refused(
     there_and_back(contract, refused(words))
 
 
+@pytest.mark.parametrize("kind", ["orders", "orders[]", "an_order", "orders_of"])
+def test_whole_rows_that_another_table_keeps_lose_no_field(contract: Project, kind: str) -> None:
+    """An audit table: in what it holds the column would go too, and no copy would have it."""
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run(
+        "CREATE DOMAIN an_order AS orders",
+        "CREATE TYPE orders_of AS (day date, one orders)",
+        f"CREATE TABLE audit (id int PRIMARY KEY, was {kind})",
+    )
+    there_and_back(contract, refused("column was of audit, which holds rows of it"))
+
+
+def test_a_function_that_takes_whole_rows_stops_no_contract(contract: Project) -> None:
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run("CREATE FUNCTION shown(o orders) RETURNS text LANGUAGE sql AS 'SELECT o.name'")
+    there_and_back(contract)
+
+
+@pytest.mark.parametrize("what", ["table", "column", "key"])
+def test_a_percent_sign_in_a_name_is_one(contract: Project, what: str) -> None:
+    names = {"table": "orders", "column": "old", "key": "id"}
+    names[what] = f"{names[what]} %s 5%:x"
+    contract.database.run(
+        f'CREATE TABLE "{names["table"]}" ("{names["key"]}" int PRIMARY KEY, "{names["column"]}" text)',
+        f"INSERT INTO \"{names['table']}\" VALUES (1, '%s'), (2, '%%')",
+        f'CREATE VIEW seen AS SELECT "{names["key"]}" FROM "{names["table"]}"',
+    )
+    takes(contract, columns=repr({names["table"]: [names["column"]]}))
+    rows = f'SELECT * FROM "{names["table"]}" ORDER BY 1'
+    before = contract.database.rows(rows)
+    up = contract.alembic("upgrade", "head")
+    assert up.returncode == 0, up.stderr
+    assert contract.database.rows(rows) == [(1,), (2,)]
+    down = contract.alembic("downgrade", "a1")
+    assert down.returncode == 0, down.stderr
+    assert contract.database.rows(rows) == before
+    assert contract.alembic("upgrade", "head").returncode == 0
+    purged = contract.pipestate("purge", "--older-than", "0m", "--yes")
+    assert (purged.returncode, "2 rows" in purged.stdout) == (0, True), purged.stdout + purged.stderr
+
+
 def test_a_change_that_compares_as_equal_is_not_lost(contract: Project) -> None:
     """1.0 becomes 1.00 when the values have been copied and the columns have not gone yet."""
     takes_old(contract, "numeric", "1.0")

@@ -18,7 +18,8 @@ from pipestate.ddl.notice import warn
 from pipestate.drivers import message, sqlstate
 from pipestate.errors import OWN_SQLSTATE
 
-POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+# `named`: what is written here is run as it is, and with another style `%` would be doubled in names and defaults.
+POSTGRESQL: Dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
 _quote = POSTGRESQL.identifier_preparer.quote
 
