@@ -65,6 +65,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -117,6 +118,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -162,6 +164,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -230,6 +233,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -285,6 +289,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -347,6 +352,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -401,6 +407,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -454,6 +461,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -509,6 +517,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -578,6 +587,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -687,6 +697,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -756,6 +767,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1044,6 +1056,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1096,6 +1109,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1141,6 +1155,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1209,6 +1224,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1264,6 +1280,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1326,6 +1343,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1380,6 +1398,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1433,6 +1452,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1488,6 +1508,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1557,6 +1578,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1666,6 +1688,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1735,6 +1758,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1901,6 +1925,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1960,6 +1985,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2005,6 +2031,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2073,6 +2100,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2128,6 +2156,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2190,6 +2219,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2244,6 +2274,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2297,6 +2328,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2352,6 +2384,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2421,6 +2454,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2530,6 +2564,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2599,6 +2634,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);

@@ -65,6 +65,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -117,6 +118,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -162,6 +164,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -230,6 +233,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -285,6 +289,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -347,6 +352,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -401,6 +407,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -454,6 +461,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -523,6 +531,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -632,6 +641,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1391,6 +1401,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1443,6 +1454,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1488,6 +1500,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1556,6 +1569,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1611,6 +1625,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1673,6 +1688,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1727,6 +1743,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1780,6 +1797,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1849,6 +1867,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1958,6 +1977,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2138,6 +2158,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2197,6 +2218,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2242,6 +2264,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2310,6 +2333,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2365,6 +2389,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2427,6 +2452,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2481,6 +2507,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2534,6 +2561,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2603,6 +2631,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2712,6 +2741,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
