@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from pipestate.drivers import on_sqlite
+from pipestate.errors import ConfigError
 
 # What a check sees, whatever the role, the database, a psqlrc or
 # somebody's env.py has set. Set for a transaction or a savepoint.
@@ -68,6 +69,7 @@ SQLITE_EFFECTS = frozenset({"load_extension", "writefile", "edit", "fts3_tokeniz
 def look(connection: Connection) -> Iterator[None]:
     """Read in a world of one's own, inside the transaction that is there; its locks stay, nothing else does."""
     if connection.dialect.name == "sqlite":
+        _refuse_hidden(connection)
         with read_only(connection):
             yield
         return
@@ -79,6 +81,16 @@ def look(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:
             connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_look")
             connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_look")
+
+
+def _refuse_hidden(connection: Connection) -> None:
+    """Refuse where a temporary table of this connection stands in for one of the file: SQLite finds it first."""
+    rows = connection.exec_driver_sql(
+        "SELECT own.name FROM sqlite_temp_master AS own JOIN sqlite_master AS kept ON lower(kept.name) = lower(own.name) "
+        "WHERE own.type IN ('table', 'view') AND kept.type IN ('table', 'view')"
+    )
+    if hidden := ", ".join(str(name) for (name,) in rows):
+        raise ConfigError(f"{hidden} is hidden by a temporary table of this connection: drop that one first")
 
 
 def set_world(connection: Connection) -> None:

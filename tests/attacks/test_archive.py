@@ -6,6 +6,7 @@ from attacks import attacked
 from attacks.conftest import MakeRole
 from attacks.contracts import CONTRACT, ORDERS, contents, refused, takes, takes_old, there_and_back
 from attacks.project import Project
+from attacks.psql import feed
 from attacks.sessions import uncommitted, wait_until, waits_for_lock, while_committing
 from bed import Database
 
@@ -58,6 +59,62 @@ def test_a_column_that_could_not_come_back_is_refused(
 ) -> None:
     takes_old(contract, kind, *rows)
     there_and_back(contract, refused(words))
+
+
+HELPERS = '''"""The helpers, one by one."""
+
+from pipestate.ddl import archive_columns, drop_archived_columns, restore_columns
+from pipestate.gate import gate
+
+revision = "b2"
+down_revision = "a1"
+
+
+def upgrade() -> None:
+    with gate("orders/ready", lock=["orders"], prepare={prepare}, revision=revision):
+        {first}
+        drop_archived_columns("orders", {dropped})
+
+
+def downgrade() -> None:
+    restore_columns("orders", {dropped})
+'''
+TOGETHER = (", transaction_per_migration=True", "")
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+@pytest.mark.parametrize("together", [False, True], ids=["each its transaction", "one transaction"])
+@pytest.mark.parametrize(
+    ("archived", "dropped"), [(["old"], ["old", "name"]), (["old", "name"], ["old", "name"]), ([], ["old"])]
+)
+def test_only_what_was_copied_is_dropped(
+    contract: Project, archived: list[str], dropped: list[str], together: bool, script: bool
+) -> None:
+    """Somebody has changed one of two lists, or has an old copy there and does not make a new one."""
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run(
+        "CREATE SCHEMA IF NOT EXISTS pipestate_archive",
+        "CREATE TABLE pipestate_archive.orders_columns AS SELECT id, 'stale' AS old, name, "
+        "NULL::timestamptz AS pipestate_written_at, NULL::boolean AS pipestate_returned FROM orders"
+        if not archived
+        else "SELECT 1",
+    )
+    copying = f'archive_columns("orders", {archived})' if archived else "None"
+    if together:
+        contract.edit("migrations/env.py", TOGETHER)
+    first, prepare = (copying, "None") if together else ("pass", f"lambda: {copying}")
+    contract.write(CONTRACT, HELPERS.format(prepare=prepare, first=first, dropped=dropped))
+    before = contents(contract.database)
+    if script:
+        feed(contract.database, contract.script("a1:b2"))
+    else:
+        contract.alembic("upgrade", "head")
+    if archived == dropped:
+        assert contents(contract.database) == [("(1)",), ("(2)",)]
+        down = contract.alembic("downgrade", "a1")
+        assert down.returncode == 0, down.stderr
+    ids = "id, name, old"
+    assert contract.database.rows(f"SELECT ({ids})::text FROM orders ORDER BY id") == before
 
 
 @pytest.mark.parametrize("kind", ["orders", "orders[]", "an_order", "orders_of"])

@@ -1362,6 +1362,7 @@ columns := ARRAY(SELECT attname FROM pg_attribute
       '%s rows of %s are not in %s as they are: something took its triggers away, or it is of another revision. '
       'DROP TABLE %3$s, then run the same again', coalesce(missing::text, 'the'), the_table, the_copy);
   END IF;
+  PERFORM set_config('pipestate.copied', concat_ws(E'\n', current_setting('pipestate.copied', true), the_copy), true);
 END $pipestate$;
 
 SELECT set_config('pipestate.part', 'broken off', false) WHERE NOT (NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped) OR to_regclass('pipestate_archive.sites_columns_0007') IS NOT NULL);
@@ -3073,6 +3074,13 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
                         AND tgname IN (the_inserted, the_updated)) THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'the triggers that keep %s true are gone or disabled: DROP TABLE %1$s, then run the same again', the_copy);
+  END IF;
+  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attnum = ANY (numbers) AND attname NOT IN (
+               SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(the_copy) AND NOT attisdropped))
+      OR NOT watched AND the_copy <> ALL (string_to_array(coalesce(current_setting('pipestate.copied', true), ''), E'\n')) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s are not all in %s as they are now, so none is dropped: call archive_columns for the same columns first',
+      array_to_string(the_columns, ', '), the_table, the_copy);
   END IF;
   PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
   going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (

@@ -27,6 +27,13 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'the triggers that keep %s true are gone or disabled: DROP TABLE %1$s, then run the same again', the_copy);
   END IF;
+  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attnum = ANY (numbers) AND attname NOT IN (
+               SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(the_copy) AND NOT attisdropped))
+      OR NOT watched AND the_copy <> ALL (string_to_array(coalesce(current_setting('pipestate.copied', true), ''), E'\n')) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s are not all in %s as they are now, so none is dropped: call archive_columns for the same columns first',
+      array_to_string(the_columns, ', '), the_table, the_copy);
+  END IF;
   PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
   going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (
                    SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = indexrelid
