@@ -27,6 +27,7 @@ from pipestate.ddl.mark import require_mark, set_mark
 from pipestate.ddl.transaction import may_commit
 from pipestate.gate import gate, require
 from pipestate.gate.passed import note_passed
+from pipestate.gate.script import HEAD
 from pipestate.gate.tables import hold_rows
 
 # An expression, or one for each engine by the name of its dialect.
@@ -105,6 +106,8 @@ class Contract:
         tables, columns = self._tables(revision), self._columns(revision)
         everything: list[GoingTable | GoingColumns] = [*tables, *columns]
         with sql.running(revision), _told():
+            if sql.is_offline():
+                sql.write_plain(HEAD)
             for going in everything:
                 engine().require_archived(going)
             for table in tables:

@@ -82,8 +82,12 @@ def as_type_of(attribute: str, expression: str) -> str:
 
 
 def dollar(body: str, tag: str) -> str:
-    """Put `body` between dollar quotes that it does not contain."""
-    while f"${tag}$" in body:
+    """Put `body` between dollar quotes that it does not contain, nor make together with the one behind it.
+
+    >>> dollar("-- of $x", "x")
+    '$x_$-- of $x$x_$'
+    """
+    while f"${tag}$" in f"{body}$":
         tag += "_"
     return f"${tag}${body}${tag}$"
 
