@@ -26,6 +26,8 @@ from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import require_mark, set_mark
 from pipestate.ddl.transaction import may_commit
 from pipestate.gate import gate, require
+from pipestate.gate.passed import note_passed
+from pipestate.gate.script import HEAD
 from pipestate.gate.tables import hold_rows
 
 # An expression, or one for each engine by the name of its dialect.
@@ -65,6 +67,7 @@ class Contract:
         revision = self._running()
         if not self._is_meant(engine_name):
             set_mark(revision)  # nothing goes here, so there is nothing to ask
+            note_passed(self.phase)
             return
         tables, columns = self._tables(revision), self._columns(revision)
         locked = list(dict.fromkeys([*self.tables, *self.columns]))
@@ -106,6 +109,8 @@ class Contract:
         tables, columns = self._tables(revision), self._columns(revision)
         everything: list[GoingTable | GoingColumns] = [*tables, *columns]
         with sql.running(revision), _told():
+            if sql.is_offline():
+                sql.write_plain(HEAD)
             for going in everything:
                 engine().require_archived(going)
             for table in tables:

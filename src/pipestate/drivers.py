@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError, PendingRollbackError
 from sqlalchemy.util import await_only
 
 T = TypeVar("T")
-# PostgreSQL's numbers for two types that asyncpg reads otherwise than everybody else.
-CHAR, REAL = 18, 700
+# PostgreSQL's numbers for two types that asyncpg reads otherwise than everybody else, and for char(n).
+CHAR, REAL, PADDED = 18, 700, 1042
 KEEP_NO_PLANS = ("psycopg2", "pysqlite", "aiosqlite")
 TAKES_NO_WRITES = "takes no writes: it is a standby, or read-only by a setting; name the primary"
 _NUMBERS = count(1)
@@ -94,15 +94,20 @@ def rows_of(found: CursorResult[Any]) -> Callable[[Iterable[object]], tuple[obje
     """Return what makes a tuple of a row, with the same values through every driver; call it before fetching.
 
     asyncpg gives `"char"` as bytes, and `real` with the digits of a double: a check that compares with 'r' or 0.1
-    would hold in `pipestate gate` and not in the migration.
+    would hold in `pipestate gate` and not in the migration. The blanks behind a char(n) are no part of its value: SQL,
+    and so a script, compares without them.
     """
-    if found.dialect.driver != "asyncpg" or found.cursor is None:
+    if found.cursor is None:
         return tuple
     kinds = [column[1] for column in found.cursor.description or ()]
+    if PADDED not in kinds and found.dialect.driver != "asyncpg":
+        return tuple
     return lambda row: tuple(_as_others(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
 def _as_others(value: object, kind: object) -> object:
+    if kind == PADDED and isinstance(value, str):
+        return value.rstrip(" ")
     if kind == CHAR and isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return _shortest(value) if kind == REAL and isinstance(value, float) else value

@@ -61,6 +61,103 @@ def test_a_column_that_could_not_come_back_is_refused(
     there_and_back(contract, refused(words))
 
 
+HELPERS = '''"""The helpers, one by one."""
+
+from pipestate.ddl import archive_columns, drop_archived_columns, restore_columns
+from pipestate.gate import gate
+
+revision = "b2"
+down_revision = "a1"
+
+
+def upgrade() -> None:
+    with gate("orders/ready", lock=["orders"], prepare={prepare}, revision=revision):
+        {first}
+        drop_archived_columns("orders", {dropped})
+
+
+def downgrade() -> None:
+    restore_columns("orders", {dropped})
+'''
+TOGETHER = (", transaction_per_migration=True", "")
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+@pytest.mark.parametrize("together", [False, True], ids=["each its transaction", "one transaction"])
+@pytest.mark.parametrize(
+    ("archived", "dropped"), [(["old"], ["old", "name"]), (["old", "name"], ["old", "name"]), ([], ["old"])]
+)
+def test_only_what_was_copied_is_dropped(
+    contract: Project, archived: list[str], dropped: list[str], together: bool, script: bool
+) -> None:
+    """Somebody has changed one of two lists, or has an old copy there and does not make a new one."""
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run(
+        "CREATE SCHEMA IF NOT EXISTS pipestate_archive",
+        "CREATE TABLE pipestate_archive.orders_columns AS SELECT id, 'stale' AS old, name, "
+        "NULL::timestamptz AS pipestate_written_at, NULL::boolean AS pipestate_returned FROM orders"
+        if not archived
+        else "SELECT 1",
+    )
+    copying = f'archive_columns("orders", {archived})' if archived else "None"
+    if together:
+        contract.edit("migrations/env.py", TOGETHER)
+    first, prepare = (copying, "None") if together else ("pass", f"lambda: {copying}")
+    contract.write(CONTRACT, HELPERS.format(prepare=prepare, first=first, dropped=dropped))
+    before = contents(contract.database)
+    if script:
+        feed(contract.database, contract.script("a1:b2"))
+    else:
+        contract.alembic("upgrade", "head")
+    if archived == dropped:
+        assert contents(contract.database) == [("(1)",), ("(2)",)]
+        down = contract.alembic("downgrade", "a1")
+        assert down.returncode == 0, down.stderr
+    ids = "id, name, old"
+    assert contract.database.rows(f"SELECT ({ids})::text FROM orders ORDER BY id") == before
+
+
+@pytest.mark.parametrize("kind", ["orders", "orders[]", "an_order", "orders_of"])
+def test_whole_rows_that_another_table_keeps_lose_no_field(contract: Project, kind: str) -> None:
+    """An audit table: in what it holds the column would go too, and no copy would have it."""
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run(
+        "CREATE DOMAIN an_order AS orders",
+        "CREATE TYPE orders_of AS (day date, one orders)",
+        f"CREATE TABLE audit (id int PRIMARY KEY, was {kind})",
+    )
+    there_and_back(contract, refused("column was of audit, which holds rows of it"))
+
+
+def test_a_function_that_takes_whole_rows_stops_no_contract(contract: Project) -> None:
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run("CREATE FUNCTION shown(o orders) RETURNS text LANGUAGE sql AS 'SELECT o.name'")
+    there_and_back(contract)
+
+
+@pytest.mark.parametrize("what", ["table", "column", "key"])
+def test_a_percent_sign_in_a_name_is_one(contract: Project, what: str) -> None:
+    names = {"table": "orders", "column": "old", "key": "id"}
+    names[what] = f"{names[what]} %s 5%:x"
+    contract.database.run(
+        f'CREATE TABLE "{names["table"]}" ("{names["key"]}" int PRIMARY KEY, "{names["column"]}" text)',
+        f"INSERT INTO \"{names['table']}\" VALUES (1, '%s'), (2, '%%')",
+        f'CREATE VIEW seen AS SELECT "{names["key"]}" FROM "{names["table"]}"',
+    )
+    takes(contract, columns=repr({names["table"]: [names["column"]]}))
+    rows = f'SELECT * FROM "{names["table"]}" ORDER BY 1'
+    before = contract.database.rows(rows)
+    up = contract.alembic("upgrade", "head")
+    assert up.returncode == 0, up.stderr
+    assert contract.database.rows(rows) == [(1,), (2,)]
+    down = contract.alembic("downgrade", "a1")
+    assert down.returncode == 0, down.stderr
+    assert contract.database.rows(rows) == before
+    assert contract.alembic("upgrade", "head").returncode == 0
+    purged = contract.pipestate("purge", "--older-than", "0m", "--yes")
+    assert (purged.returncode, "2 rows" in purged.stdout) == (0, True), purged.stdout + purged.stderr
+
+
 def test_a_change_that_compares_as_equal_is_not_lost(contract: Project) -> None:
     """1.0 becomes 1.00 when the values have been copied and the columns have not gone yet."""
     takes_old(contract, "numeric", "1.0")

@@ -1,10 +1,13 @@
 """Between a contract and its way back somebody has a hand in it: no archived value is lost without a word."""
 
+import re
+
 import pytest
 
 from attacks.attacked import Done
 from attacks.contracts import CONTRACT, contents, takes, takes_old
 from attacks.project import Project
+from attacks.psql import feed, from_every_statement, without_psql_commands
 
 COPY = "pipestate_archive.orders_columns_b2"
 
@@ -257,4 +260,71 @@ def test_a_purge_leaves_what_is_on_its_way_back(contract: Project) -> None:
     assert purged.returncode == 2, purged.stderr
     assert "Traceback" not in purged.stderr
     contract.database.run("ALTER TABLE orders DROP COLUMN old")
+    assert_back(contract, before)
+
+
+# --- A way back that psql runs ---------------------------------------------------------------------
+
+# A trigger that lets no row be written: the values cannot come back.
+STUBBORN = (
+    "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    "CREATE TRIGGER keep BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION keep()",
+    "ALTER TABLE orders ENABLE ALWAYS TRIGGER keep",
+)
+IN_THE_WAY = ("CREATE TABLE orders (id int PRIMARY KEY)",)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["each its transaction", "one transaction"])
+def test_a_psqlrc_with_on_error_rollback_does_not_stamp_a_way_back_that_failed(
+    contract: Project, together: bool
+) -> None:
+    takes_old(contract, "text", "'a'", "'b'")
+    if together:
+        contract.edit("migrations/env.py", (", transaction_per_migration=True", ""))
+    went(contract)
+    contract.database.run(*STUBBORN)
+    script = contract.alembic("downgrade", "b2:a1", "--sql").stdout
+    feed(contract.database, "\\set ON_ERROR_ROLLBACK on\n" + script)
+    assert contract.database.value("SELECT version_num FROM alembic_version") == "b2"
+    assert kept(contract) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    "client", ["goes on", "has no transaction", "rolls back by itself", "is pasted in parts"]
+)
+@pytest.mark.parametrize("together", [False, True], ids=["each its transaction", "one transaction"])
+@pytest.mark.parametrize("what", ["columns", "table"])
+def test_a_script_that_goes_on_after_an_error_forgets_no_archive(
+    contract: Project, what: str, together: bool, client: str
+) -> None:
+    """And does not know psql's commands. What it stamps is wrong; the archive stays, and no later one takes its place."""
+    takes_old(contract, "text", "'a'", "'b'")
+    if what == "table":
+        contract.edit(
+            CONTRACT,
+            ("TABLES = []", 'TABLES = ["orders"]'),
+            ('COLUMNS = {"orders": ["old"]}', "COLUMNS = {}"),
+        )
+    if together:
+        contract.edit("migrations/env.py", (", transaction_per_migration=True", ""))
+    before = went(contract) if what == "columns" else contents(contract.database)
+    if what == "table":
+        assert contract.alembic("upgrade", "head").returncode == 0
+    contract.database.run(*(STUBBORN if what == "columns" else IN_THE_WAY))
+    script = without_psql_commands(contract.alembic("downgrade", "b2:a1", "--sql").stdout)
+    bare = re.sub(r"^(BEGIN|COMMIT);$", "", script, flags=re.MULTILINE)
+    parts = {
+        "goes on": [script],
+        "has no transaction": [bare],
+        "rolls back by itself": ["\\set ON_ERROR_ROLLBACK on\n" + script],
+        "is pasted in parts": [rest for _, rest in from_every_statement(script)],
+    }
+    for part in parts[client]:
+        feed(contract.database, part)
+    contract.database.run("UPDATE alembic_version SET version_num = 'a1'")
+    again = contract.alembic("upgrade", "head")
+    assert again.returncode != 0, "the archive is forgotten"
+    assert "exists already, archived from" in again.stderr or "which does not exist" in again.stderr
+    contract.database.run("UPDATE alembic_version SET version_num = 'b2'")
+    contract.database.run("DROP TRIGGER keep ON orders" if what == "columns" else "DROP TABLE orders")
     assert_back(contract, before)

@@ -69,6 +69,11 @@ SETTINGS = [
         require="n >= 1",
     ),
     Setting(
+        "bytea_output",
+        "'escape'",
+        check=r"SELECT count(*) AS n FROM old_orders WHERE starts_with(CAST(convert_to(note, 'UTF8') AS text), '\x')",
+    ),
+    Setting(
         # Functions of the catalogue, and behind them, on this path in front of them, somebody's own.
         "search_path",
         "public, pg_catalog",
@@ -97,6 +102,20 @@ def test_an_open_gate_stays_open_under_all_of_them(gated: Project, way: Way) -> 
         Setting(setting.name, setting.value).apply(gated.database)
     said = way(gated)
     assert state_of(gated.database) == AT_D4, said
+
+
+@both_ways
+@pytest.mark.parametrize(("require", "opens"), [("state != 'revoked'", False), ("state = 'revoked'", True)])
+def test_the_blanks_behind_a_char_make_no_difference(
+    gated: Project, require: str, opens: bool, way: Way
+) -> None:
+    """What is compared is what SQL compares: 'revoked   ' of a char(10) is revoked."""
+    approve(gated)
+    gated.database.run("ALTER TABLE approvals ADD state char(10) DEFAULT 'revoked'")
+    gated.add_check("SELECT state FROM approvals", require)
+    assert gated.pipestate("gate", "orders/ready").returncode == (0 if opens else 1)
+    said = way(gated)
+    assert state_of(gated.database) == (AT_D4 if opens else AT_B2), said
 
 
 @both_ways

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attacks.orders import AT_B2, CONTRACT, approve, assert_refused, state_of
+from attacks.orders import AT_B2, CONTRACT, State, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed, statements
 
@@ -36,6 +36,17 @@ def test_a_later_revision_archives_nothing_by_an_earlier_ones_mark(shop: Project
         assert "Traceback" not in done.stderr
         assert "no gate was asked for it" in done.stdout + done.stderr
     assert customers(shop) == 2
+
+
+@pytest.mark.parametrize("end", ["-- $stmt", "-- $pipestate", "-- $stmt$ $stmt_", "/* $check$ */"])
+def test_a_body_that_ends_in_half_a_quote_is_one_statement(gated: Project, end: str) -> None:
+    gated.edit(CONTRACT, ("DROP TABLE old_orders", f"DROP TABLE old_orders {end}"))
+    script = gated.script("b2:c3")
+    feed(gated.database, script)
+    assert state_of(gated.database) == AT_B2
+    approve(gated)
+    said = feed(gated.database, script)
+    assert state_of(gated.database) == State("c3", None), said
 
 
 @pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])

@@ -101,6 +101,21 @@ def test_a_phase_that_opens_another_revision_opens_nothing(gated: Project) -> No
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3")
 
 
+@pytest.mark.parametrize("dash", ["—", "–", "#", "//"])
+def test_a_check_whose_dashes_an_editor_has_changed_is_not_prose(gated: Project, dash: str) -> None:
+    gated.edit(CONTRACT, ('insist=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
+    gated.edit(PAGE, ("-- check: approved\n-- require", f"{dash} check: approved\n{dash} require"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, f"`{dash}` is no comment of SQL")
+    assert gated.pipestate("runbook", "lint").returncode == 2
+
+
+@pytest.mark.parametrize("language", ["sql+jinja", "mysql", "SQL-postgres"])
+def test_a_check_in_a_fence_of_almost_sql_is_not_prose(gated: Project, language: str) -> None:
+    gated.edit(CONTRACT, ('insist=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
+    gated.edit(PAGE, ("```sql\n-- check: approved", f"```{language}\n-- check: approved"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "write ```sql, no other runs")
+
+
 def test_a_page_that_cannot_be_read_opens_nothing(gated: Project) -> None:
     approve(gated)
     gated.edit(PAGE, ("-- require: recent = 0\n", ""))

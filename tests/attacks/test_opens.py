@@ -23,6 +23,7 @@ GATE = """    with gate(
         revision=revision,
     ):
 """
+EASY_GATE = '    with gate("orders/easy", lock=["old_orders"], revision=revision):\n'
 EASY_PHASE = """
 ## Phase: easy
 
@@ -123,6 +124,26 @@ def test_the_guard_writes_no_script_for_what_does_not_ask_its_gate(gated: Projec
     done = gated.alembic("upgrade", "b2:head", "--sql")
     feed(gated.database, done.stdout)
     assert_refused(done, gated.database, "c3", "orders/ready")
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+def test_of_two_gates_that_open_a_revision_one_is_not_enough(gated: Project, script: bool) -> None:
+    """The easy one is open and asked; the other stands where it is never asked."""
+    approve(gated)
+    never = indented(GATE + "        pass")
+    write(gated, revision(f"    if revision == 'never':\n{never}{EASY_GATE}    {DROP}"))
+    gated.use_environment("guarded")
+    arguments = ("b2:head", "--sql") if script else ("head",)
+    done = gated.alembic("upgrade", *arguments)
+    assert_refused(done, gated.database, "c3", "without passing the gate orders/ready")
+
+
+def test_two_gates_that_open_a_revision_and_are_both_passed_are_enough(gated: Project) -> None:
+    approve(gated)
+    write(gated, revision(f"{GATE}        pass\n{EASY_GATE}    {DROP}"))
+    gated.use_environment("guarded")
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
 
 
 def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated: Project) -> None:

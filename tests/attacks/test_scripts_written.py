@@ -119,6 +119,16 @@ def test_a_late_write_is_seen_under_the_lock(gated: Project, isolation: str) -> 
 # --- By another role -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("gone", ["", ", may_be_gone=True"], ids=["must be there", "may be gone"])
+def test_a_table_with_a_percent_sign_in_its_name_is_not_taken_for_gone(gated: Project, gone: str) -> None:
+    gated.database.run('ALTER TABLE old_orders RENAME TO "old%orders"')
+    gated.edit(PAGE, ("FROM old_orders", 'FROM "old%orders"'))
+    gated.edit(CONTRACT, (BODY, 'op.drop_table("old%orders")'), ('["old_orders"]', f'["old%orders"]{gone}'))
+    said = feed(gated.database, gated.script("b2:c3"))
+    assert "the gate orders/ready is closed" in said
+    assert gated.database.value('SELECT count(*) FROM "old%orders"') == 3
+
+
 def test_a_role_that_may_not_read_what_is_asked_drops_nothing(gated: Project, make_role: MakeRole) -> None:
     """The owner of the one table, who has no right to the other: the check errs, and that is no pass."""
     approve(gated)

@@ -141,6 +141,17 @@ def own(project: Project, owner: Database) -> Project:
     return project.connect_as(owner)
 
 
+@pytest.mark.parametrize(
+    "again", ["jose\u0301 ruiz", "José\u00a0Ruiz", "jos\u200bé ruiz", "ｊｏｓé ruiz", "JOSÉ RUIZ"]
+)
+def test_one_person_on_another_keyboard_is_not_two(signed: Project, again: str) -> None:
+    """A Mac may write é as two characters, and what is copied from a chat may have one that nobody sees."""
+    signed.edit(PAGE, ("(24h)", "(24h, 2 people)"))
+    for person in ("josé ruiz", again):
+        assert attest(signed, "orders/ready/backup-taken", by=person).returncode == 0
+    assert signed.pipestate("gate", "orders/ready").returncode == 1
+
+
 def test_a_schema_named_like_the_migrating_role_is_no_ledger(signed: Project, make_role: MakeRole) -> None:
     """`"$user"` comes first on the path by default, and whoever may create a schema may call it so."""
     owner, forger = make_role(signed.database), make_role(signed.database)

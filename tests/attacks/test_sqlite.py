@@ -84,6 +84,15 @@ def test_a_body_that_fails_after_the_drop_has_dropped_nothing(file: Project) -> 
     assert state(file.database) == ("b2", 3)
 
 
+@pytest.mark.parametrize("hidden", ["approvals", "OLD_ORDERS"])
+def test_a_temporary_table_approves_nothing(file: Project, hidden: str) -> None:
+    """SQLite finds it before the one of the file: one that approves, or one that is empty, with nothing to lose."""
+    made = f"CREATE TEMP TABLE {hidden} AS SELECT 'drop old_orders' AS what WHERE '{hidden}' = 'approvals'"
+    file.edit(CONTRACT, ("    with gate(", f'    op.execute("{made}")\n    with gate('))
+    file.edit(CONTRACT, (BODY, 'op.execute("DROP TABLE main.old_orders")'))
+    assert_refused(file.alembic("upgrade", "head"), file.database)
+
+
 def test_checks_that_are_for_postgresql_open_nothing(file: Project) -> None:
     file.database.run(APPROVAL)
     file.edit(PAGE, ("-- check: approved\n", "-- check: approved\n-- dialect: postgresql\n"))

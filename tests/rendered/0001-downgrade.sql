@@ -206,7 +206,21 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
   IF found IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
@@ -518,7 +532,21 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
   IF found IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
@@ -830,7 +858,21 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
   IF found IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
@@ -1142,7 +1184,21 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
   IF found IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',

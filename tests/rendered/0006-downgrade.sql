@@ -110,6 +110,9 @@ IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgname = the_
   EXECUTE format('DROP TABLE IF EXISTS %s', the_copy);
 END $pipestate$;
 
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
 -- the archive of site_progress must be there
 DO $pipestate$
 DECLARE
@@ -675,13 +678,20 @@ END IF;
 
 END $pipestate$;
 
-DROP TABLE IF EXISTS pipestate_archive.site_progress_before_0006;
+DO $pipestate$
+BEGIN
+IF to_regclass('pipestate_archive.site_progress') IS NULL THEN
+  EXECUTE $ddl$DROP TABLE IF EXISTS pipestate_archive.site_progress_before_0006$ddl$;
+END IF;
+END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
-  EXECUTE $ddl$DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress' AND revision = ''$ddl$;
-END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress' AND revision = '' AND to_regclass(aside) IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress: not back, and still in the archive. See what went wrong above, then run the same again');
+  END IF;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'table' AND name = 'site_progress' AND revision = '';
 END $pipestate$;
 
 UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0006';

@@ -65,6 +65,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -117,6 +118,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -162,6 +164,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -230,6 +233,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -285,6 +289,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -347,6 +352,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -401,6 +407,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -454,6 +461,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -509,6 +517,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -578,6 +587,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -687,6 +697,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -756,6 +767,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -946,7 +958,21 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
   IF found IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
@@ -1028,6 +1054,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1080,6 +1107,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1125,6 +1153,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1193,6 +1222,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1248,6 +1278,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1310,6 +1341,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1364,6 +1396,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1417,6 +1450,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1472,6 +1506,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1541,6 +1576,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1650,6 +1686,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1719,6 +1756,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1885,6 +1923,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1944,6 +1983,7 @@ SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM plan
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -1989,6 +2029,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2057,6 +2098,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2112,6 +2154,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2174,6 +2217,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2228,6 +2272,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2281,6 +2326,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2336,6 +2382,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2405,6 +2452,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2514,6 +2562,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2583,6 +2632,7 @@ BEGIN
     PERFORM pg_catalog.set_config('IntervalStyle', 'postgres', true);
     PERFORM pg_catalog.set_config('transform_null_equals', 'off', true);
     PERFORM pg_catalog.set_config('array_nulls', 'on', true);
+    PERFORM pg_catalog.set_config('bytea_output', 'hex', true);
     PERFORM pg_catalog.set_config('extra_float_digits', '1', true);
     PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
     PERFORM pg_catalog.set_config('lock_timeout', '10s', true);
@@ -2795,7 +2845,21 @@ IF NOT applies THEN RETURN; END IF;
        AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
     UNION
     SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers) AS dependents (what);
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
   IF found IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',

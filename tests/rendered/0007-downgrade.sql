@@ -54,6 +54,9 @@ BEGIN
   END IF;
 END $pipestate$;
 
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
 -- the archive of the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites must be there
 DO $pipestate$
 DECLARE
@@ -639,11 +642,21 @@ DECLARE
   rule jsonb;
   line text;
   said text[];
+  planner text := current_setting('enable_seqscan');
+  lost boolean;
 BEGIN
 IF to_regclass(the_copy) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
   SELECT definition INTO hanging FROM pipestate_archive.manifest
    WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
   IF hanging IS NULL OR hanging ? 'filled' THEN RETURN; END IF;
+  PERFORM set_config('enable_seqscan', 'off', true);  -- an index has what is not back
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE pipestate_returned IS NOT TRUE)', the_copy) INTO lost;
+  PERFORM set_config('enable_seqscan', planner, true);
+  IF lost THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'rows of %s did not get their archived values back, so %s stays: nothing is lost. Run the same again',
+      the_table, the_copy);
+  END IF;
 
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'columns') LOOP
     IF rule ->> 'domain' IS NOT NULL THEN
@@ -911,9 +924,11 @@ END $pipestate$;
 
 DO $pipestate$
 BEGIN
-IF to_regclass('pipestate_archive.manifest') IS NOT NULL THEN
-  EXECUTE $ddl$DELETE FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites' AND revision = '0007'$ddl$;
-END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites' AND revision = '0007' AND to_regclass(aside) IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: not back, and still in the archive. See what went wrong above, then run the same again');
+  END IF;
+  DELETE FROM pipestate_archive.manifest WHERE kind = 'columns' AND name = 'sites' AND revision = '0007';
 END $pipestate$;
 
 UPDATE pipestate_alembic_version SET version_num='0006' WHERE pipestate_alembic_version.version_num = '0007';

@@ -12,6 +12,9 @@ from pipestate.errors import ConfigError
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import has_ledger
 
+# Names stand in SQL as they are: `%` and `:` in one are no parameters.
+AS_WRITTEN = {"no_parameters": True}
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -74,9 +77,9 @@ def drop(connection: Connection, things: list[Archived], *, revision: str | None
             "downgrade to its end, then the same again"
         )
     for thing in things:
-        connection.execute(text(f"DROP TABLE {thing.table}"))
+        connection.exec_driver_sql(f"DROP TABLE {thing.table}", execution_options=AS_WRITTEN)
         if thing.also is not None:
-            connection.execute(text(f"DROP TABLE IF EXISTS {thing.also}"))
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {thing.also}", execution_options=AS_WRITTEN)
         if keeps:
             reason = f"{thing.kind} {thing.name}: {thing.rows} rows"
             record_event(connection, "purge", revision=revision, reason=reason)
@@ -110,6 +113,7 @@ def _archived(
     there = choose(MANIFESTS, connection).there
     if connection.execute(text(f"SELECT {there} IS NULL"), {"aside": aside}).scalar():
         return None
-    rows = int(connection.execute(text(f"SELECT count(*) FROM {aside}")).scalar_one())
+    count = connection.exec_driver_sql(f"SELECT count(*) FROM {aside}", execution_options=AS_WRITTEN)
+    rows = int(count.scalar_one())
     moment = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return Archived(kind, name, aside, moment, rows, also, bool(is_returning))

@@ -18,7 +18,8 @@ from pipestate.ddl.notice import warn
 from pipestate.drivers import message, sqlstate
 from pipestate.errors import OWN_SQLSTATE
 
-POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+# `named`: what is written here is run as it is, and with another style `%` would be doubled in names and defaults.
+POSTGRESQL: Dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
 # Where a block leaves what it has to say to whoever migrates.
 SAID = "pipestate.said"
@@ -83,8 +84,12 @@ def as_type_of(attribute: str, expression: str) -> str:
 
 
 def dollar(body: str, tag: str) -> str:
-    """Put `body` between dollar quotes that it does not contain."""
-    while f"${tag}$" in body:
+    """Put `body` between dollar quotes that it does not contain, nor make together with the one behind it.
+
+    >>> dollar("-- of $x", "x")
+    '$x_$-- of $x$x_$'
+    """
+    while f"${tag}$" in f"{body}$":
         tag += "_"
     return f"${tag}${body}${tag}$"
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pipestate.drivers import on_sqlite
-from pipestate.errors import Unreachable
+from pipestate.errors import ConfigError, Unreachable
 
 IS_FILE = True
 HAS_ROLES = False
@@ -65,6 +65,7 @@ def begin_writing(connection: sa.Connection) -> None:
 @contextmanager
 def look(connection: sa.Connection) -> Iterator[None]:
     """Let nothing be written through this connection for a while; its transaction stays."""
+    _refuse_hidden(connection)
     on_sqlite(connection, _refuse_writes)
     try:
         yield
@@ -97,6 +98,16 @@ def _lock_down(driver: sqlite3.Connection) -> None:
     driver.execute("BEGIN")
     driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes the snapshot
     driver.set_authorizer(_authorize)
+
+
+def _refuse_hidden(connection: sa.Connection) -> None:
+    """Refuse where a temporary table of this connection stands in for one of the file: SQLite finds it first."""
+    rows = connection.exec_driver_sql(
+        "SELECT own.name FROM sqlite_temp_master AS own JOIN sqlite_master AS kept ON lower(kept.name) = lower(own.name) "
+        "WHERE own.type IN ('table', 'view') AND kept.type IN ('table', 'view')"
+    )
+    if hidden := ", ".join(str(name) for (name,) in rows):
+        raise ConfigError(f"{hidden} is hidden by a temporary table of this connection: drop that one first")
 
 
 def _refuse_writes(driver: sqlite3.Connection) -> None:

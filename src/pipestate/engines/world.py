@@ -11,6 +11,7 @@ WORLD = {
     "IntervalStyle": "postgres",
     "transform_null_equals": "off",
     "array_nulls": "on",
+    "bytea_output": "hex",
     "extra_float_digits": "1",
     "quote_all_identifiers": "off",
     "lock_timeout": "10s",

@@ -17,13 +17,13 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.ddl.failure import MigrationError
-from pipestate.ddl.mark import is_marked
 from pipestate.environment.migration_lock import assert_lock, hold_migration_lock
 from pipestate.environment.options import read_without_values
 from pipestate.environment.own_tables import include_name
 from pipestate.environment.promises import Promises, read_promises
 from pipestate.environment.recording import record, require_recordable
 from pipestate.environment.steps import wrap_steps
+from pipestate.gate.passed import forget_passed
 from pipestate.interrupt import listen
 
 _WATCHED = "pipestate_watched"
@@ -57,11 +57,12 @@ def guard(context: Any) -> None:
 def watch(environment: EnvironmentContext, migration: MigrationContext) -> None:
     """Keep the promises of the pages and record what is applied; a second call changes nothing.
 
-    A command that only looks reads no page.
+    A command that only looks reads no page. Every database that an env.py configures has a context of its own, and is
+    watched: its options are those of the one before.
     """
-    if migration.opts.get(_WATCHED) or not changes_something(environment):
+    if _WATCHED in vars(migration) or not changes_something(environment):
         return
-    migration.opts[_WATCHED] = True
+    vars(migration)[_WATCHED] = True
     promises = read_promises(migration)
     wrap_steps(migration, before=_require_ready(promises), after=_require_marked(promises))
     if not migration.as_sql:
@@ -91,6 +92,7 @@ def _without_own_tables(options: dict[str, Any]) -> dict[str, Any]:
 
 def _require_ready(promises: Promises) -> Callable[[MigrationContext, RevisionStep], None]:
     def before(migration: MigrationContext, step: RevisionStep) -> None:
+        forget_passed(migration)
         if step.is_upgrade:
             promises.require_asked(step.revision)
         require_recordable(migration)
@@ -101,8 +103,7 @@ def _require_ready(promises: Promises) -> Callable[[MigrationContext, RevisionSt
 def _require_marked(promises: Promises) -> Callable[[MigrationContext, RevisionStep], None]:
     def after(migration: MigrationContext, step: RevisionStep) -> None:
         revision = step.revision.revision
-        gates = promises.gates_of(revision)
-        if step.is_upgrade and gates and not is_marked(revision):
+        if step.is_upgrade and (gates := promises.not_passed(migration, revision)):
             went = "would run, by this script," if migration.as_sql else "ran"
             kept = "do not use it" if migration.as_sql else "what it has not committed itself is rolled back"
             raise MigrationError(

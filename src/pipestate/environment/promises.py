@@ -10,7 +10,9 @@ from alembic.script import Script, ScriptDirectory
 from pipestate.chain.read import read_revision
 from pipestate.chain.revisions import asks
 from pipestate.ddl.failure import MigrationError
+from pipestate.ddl.mark import is_marked
 from pipestate.errors import PipestateError
+from pipestate.gate.passed import has_passed
 from pipestate.gate.question import runbooks_of
 from pipestate.runbook.find import every_runbook
 from pipestate.runbook.model import Phase, Runbook
@@ -23,9 +25,15 @@ class Promises:
     phases: Mapping[str, tuple[tuple[Runbook, Phase], ...]]
     missing: str | None = None
 
-    def gates_of(self, revision: str) -> str:
-        """Name the gates that open a revision; nothing where it needs none."""
-        return ", ".join(f"{runbook.name}/{phase.name}" for runbook, phase in self.phases.get(revision, ()))
+    def not_passed(self, migration: MigrationContext, revision: str) -> str:
+        """Name the gates that open a revision and that it has not passed in this step; nothing where it needs none."""
+        opened = self.phases.get(revision, ())
+        marked = not opened or is_marked(revision)
+        return ", ".join(
+            f"{runbook.name}/{phase.name}"
+            for runbook, phase in opened
+            if not marked or not has_passed(migration, runbook, phase)
+        )
 
     def require_asked(self, script: Script) -> None:
         """Refuse a revision whose file does not ask a gate that opens it, before anything of it runs."""

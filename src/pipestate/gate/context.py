@@ -24,6 +24,7 @@ from pipestate.errors import PipestateError
 from pipestate.gate import online, script
 from pipestate.gate.closed import what_was_done
 from pipestate.gate.engine import engine_of
+from pipestate.gate.passed import note_passed
 from pipestate.gate.question import Question, read_question, running_revision
 from pipestate.gate.tables import Tables
 from pipestate.interrupt import listen
@@ -58,7 +59,9 @@ def gate(
         running = running_revision(revision)
         question = read_question(phase, running, recheck=recheck, insist=insist, sign_offs=sign_offs)
         with sql.running(running):
+            _refuse_translated(context, lock)
             _asker(context).pass_gate(question, Tables(tuple(lock), may_be_gone), prepare)
+            note_passed(question.name)
     _refuse_autocommit(context, running)
     with sql.running(running), inside(running, lock), _interrupted_plainly(context):
         yield
@@ -85,6 +88,20 @@ def _asker(context: MigrationContext) -> _Asker:
     if context.as_sql:
         engine_of(context).require_script()
     return script if context.as_sql else online
+
+
+def _refuse_translated(context: MigrationContext, tables: Sequence[str]) -> None:
+    """Refuse tables that SQLAlchemy would put into another schema: Alembic would drop one, and the gate look at another."""
+    if context.as_sql or context.connection is None:
+        return
+    places = context.connection.get_execution_options().get("schema_translate_map") or {}
+    for table in tables:
+        schema = table.rpartition(".")[0] or None
+        if places.get(schema, schema) != schema:
+            raise MigrationError(
+                f"lock={table!r}: this connection has a schema_translate_map that puts it into {places[schema]}, which the "
+                "SQL of a gate and its checks does not follow: set search_path instead, or name the schema"
+            )
 
 
 def _refuse_autocommit(context: MigrationContext, revision: str) -> None:

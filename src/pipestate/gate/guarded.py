@@ -117,7 +117,7 @@ def _is_comment(text: str) -> bool:
 def guard_output(context: MigrationContext, revision: str) -> None:
     """Guard everything that this script writes from here on; a second gate only changes the mark."""
     guarded = context.opts.get(_OPTION)
-    if guarded is None:
+    if guarded is None or guarded.context is not context:  # of another database: the options are shared
         guarded = GuardedOutput(context, revision, context.impl.static_output)
         context.opts[_OPTION] = guarded
         context.impl.pipestate_plain_output = guarded.write  # type: ignore[attr-defined]

@@ -36,7 +36,9 @@ def hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
     there = _existing(connection, tables)
     with told_plainly(connection.engine.url), engine_of(connection).look(connection):
         return any(
-            connection.exec_driver_sql(f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)})").scalar()
+            connection.exec_driver_sql(
+                f"SELECT EXISTS (SELECT 1 FROM {sql.name(table)})", execution_options={"no_parameters": True}
+            ).scalar()
             for table in there
         )
 

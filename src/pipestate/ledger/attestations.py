@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import category, normalize
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from pipestate.chain.position import Position
 from pipestate.errors import ConfigError
@@ -54,14 +55,29 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
     raise ConfigError(f"{name} {why}: say which of {', '.join(asked.address for asked in chosen or found)}")
 
 
+def person_of(by: str) -> str:
+    """Write a name in one way, whatever keyboard it comes from: composed, and without what nobody sees.
+
+    >>> person_of(" Jose\u0301  Ruiz\u200b ") == "Jos\u00e9 Ruiz"
+    True
+    """
+    seen = "".join(each for each in normalize("NFKC", by) if category(each) != "Cf")
+    return " ".join(seen.split())
+
+
 def attest(
     connection: Connection, asked: AskedSignOff, *, by: str, note: str | None, revision: str | None
 ) -> None:
     """Write a person's word down."""
     require_ledger(connection)
-    person = " ".join(by.split())
+    person = person_of(by)
     if not person:
         raise ConfigError("--by is empty: say whose word it is")
+    table = ledger_on(connection.dialect.name).attestation
+    # In the spelling that is there: what is the same but for capitals, not every server can tell.
+    signed = select(table.c.person).where(table.c.name == asked.signoff.id).distinct()
+    known = (str(each) for each in connection.execute(signed).scalars())
+    person = next((each for each in known if each.casefold() == person.casefold()), person)
     values = {
         "runbook": asked.runbook.name,
         "phase": asked.phase.name,
@@ -70,4 +86,4 @@ def attest(
         "note": note,
         "revision": revision,
     }
-    connection.execute(insert(ledger_on(connection.dialect.name).attestation).values(**values))
+    connection.execute(insert(table).values(**values))

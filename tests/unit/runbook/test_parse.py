@@ -244,6 +244,16 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
             1,
             "a check stands in a fence ```: write ```sql, no other",
         ),
+        (
+            "```sql\n\n— view: a\nSELECT 1\n```\n",
+            3,
+            "`—` is no comment of SQL, so this line is not read: write `--`",
+        ),
+        (
+            "```sql+jinja\n-- view: a\nSELECT 1\n```\n",
+            1,
+            "a check stands in a fence ```sql+jinja: write ```sql",
+        ),
         ("```psql\n-- view: a\nSELECT 1\n```\n", 1, "a check stands in a fence ```psql: write ```sql"),
         ("~~~bash\nls\n", 1, "this fence is never closed: end it with a line of the same marks"),
     ],

@@ -28,6 +28,7 @@ CREATE_MANIFEST = f"""CREATE TABLE IF NOT EXISTS {MANIFEST} (
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )"""
+NOT_BACK = "{what}: not back, and still in the archive. See what went wrong above, then run the same again"
 
 
 def refuse_unfit_table(
@@ -87,7 +88,8 @@ def restore_table(going: GoingTable) -> None:
             why=f"the foreign keys of {going.table} that were valid",
         )
     if baseline := names.baseline(going):
-        sql.emit(f"DROP TABLE IF EXISTS {baseline}")
+        is_back = f"to_regclass({sql.literal(names.aside(going.table))}) IS NULL"
+        sql.do_when(is_back, f"DROP TABLE IF EXISTS {baseline}")
 
 
 def bring_back_table(table: str, *, forget: bool = True) -> None:
@@ -148,9 +150,17 @@ def require_archived(going: GoingTable | GoingColumns) -> None:
 
 
 def forget_archived(going: GoingTable | GoingColumns) -> None:
+    """Take it out of the manifest; refuse where it is still in the archive, in a psql that went on after an error."""
     kind, name, revision = (sql.literal(value) for value in _entry(going))
     entry = f"WHERE kind = {kind} AND name = {name} AND revision = {revision}"
-    sql.do_when(f"{sql.regclass(MANIFEST)} IS NOT NULL", f"DELETE FROM {MANIFEST} {entry}")
+    left = sql.refusal(NOT_BACK.replace("{what}", going.described))
+    sql.do(
+        f"""  IF {sql.regclass(MANIFEST)} IS NULL THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM {MANIFEST} {entry} AND to_regclass(aside) IS NOT NULL) THEN
+    {left}
+  END IF;
+  DELETE FROM {MANIFEST} {entry};"""
+    )
 
 
 def _entry(going: GoingTable | GoingColumns) -> tuple[str, str, str]:

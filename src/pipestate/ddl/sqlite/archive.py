@@ -58,7 +58,8 @@ def archive_table(going: GoingTable, *, when: str = "true") -> None:
             f"{aside_of(going)} exists already, from an earlier archive: look at it, drop it, then run the same again"
         )
     baseline = sql.name(_baseline(going)) if look.has_table(_baseline(going)) else None
-    record(going, {"ours": look.is_ours("table", going.table), "baseline": baseline})
+    held = look.has_rows(going.table)
+    record(going, {"ours": look.is_ours("table", going.table), "baseline": baseline, "held": held})
     sql.emit(f"ALTER TABLE {sql.name(going.table)} RENAME TO {sql.name(aside_of(going))}")
 
 
@@ -126,13 +127,17 @@ def note_absence(going: GoingTable | GoingColumns) -> None:
 
 
 def require_archived(going: GoingTable | GoingColumns) -> None:
-    if _is_known(going):
+    look.begin()
+    fault = None if _is_known(going) else f"the archive of {going.described} is gone (purged?)"
+    if fault is None and definition(going).get("held") and not look.has_rows(aside_of(going)):
+        fault = f"every row in the archive of {going.described} is gone (a dump without its data?)"
+    if fault is None:
         return
     reason = force_reason()
     if reason is None:
         raise MigrationError(
-            f"the archive of {going.described} is gone (purged?), so this downgrade cannot bring it back. To go on "
-            "without it, with what can be derived: alembic -x force='reason' downgrade ..."
+            f"{fault}, so this downgrade cannot bring it back. To go on without it, with what can be derived: alembic "
+            "-x force='reason' downgrade ..."
         )
     if has_ledger(look.connection()):
         said = f"downgrade without the archive of {going.described}: {reason}"
@@ -197,17 +202,16 @@ def refuse_absent(revision: str, what: str) -> None:
 
 
 def refuse_readers(table: str, word: str, *, others: Sequence[str] = ()) -> None:
-    """Refuse where views or triggers name it in their text, or foreign keys of other tables point at it."""
+    """Refuse where views or triggers name it in their text, in capitals or not, or foreign keys of others point at it."""
     rows = look.connection().exec_driver_sql(
         "SELECT type, name, sql FROM sqlite_master "
         "WHERE type = 'view' OR (type = 'trigger' AND (tbl_name <> ? OR ? <> ?))",
         (table, word, table),
     )
-    named = rf"\b{re.escape(word)}\b"
     found = [
         f"{row.type} {row.name}"
         for row in rows
-        if re.search(named, row.sql) and re.search(rf"\b{re.escape(table)}\b", row.sql)
+        if all(re.search(rf"\b{re.escape(each)}\b", row.sql, re.IGNORECASE) for each in (word, table))
     ]
     if word == table:
         found += [

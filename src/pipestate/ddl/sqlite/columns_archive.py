@@ -1,5 +1,6 @@
 """Archived columns on SQLite: copied, dropped and brought back in one transaction."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +20,7 @@ from pipestate.ddl.sqlite.archive import (
     refuse_readers,
 )
 from pipestate.ddl.sqlite.columns import require_not_null
-from pipestate.ddl.sqlite.rebuild import rebuild_as, rebuilt
+from pipestate.ddl.sqlite.rebuild import dropped_in_place, rebuild_as, rebuilt, without_triggers
 
 
 def archive_columns(going: GoingColumns) -> None:
@@ -56,9 +57,26 @@ def refuse_unfit_columns(going: GoingColumns, *, must_exist: bool = False) -> No
             f"{', '.join(in_key)} of {going.table} cannot be archived: rows are found again by it. Name another key, "
             f"keys={{'{going.table}': [...]}}"
         )
+    _refuse_no_key(going.table, key)
     for column in going.columns:
         if column not in missing:
             refuse_readers(going.table, column)
+
+
+def _refuse_no_key(table: str, key: Sequence[str]) -> None:
+    """Refuse columns that do not tell rows apart: of a key that is NULL or there twice nobody knows whose a value was."""
+    names = ", ".join(key)
+    if not look.is_unique(table, key):
+        raise MigrationError(
+            f"{table} ({names}) is no key: it needs a unique index. Add that, or name another key, "
+            f"keys={{'{table}': [...]}}"
+        )
+    empty = " OR ".join(f"{sql.name(name)} IS NULL" for name in key)
+    if rows := look.scalar(f"SELECT count(*) FROM {sql.name(table)} WHERE {empty}"):
+        raise MigrationError(
+            f"{rows} rows of {table} have no {names}, by which they could be found again: fill it in, or name another "
+            f"key, keys={{'{table}': [...]}}"
+        )
 
 
 def drop_archived_columns(going: GoingColumns) -> None:
@@ -86,14 +104,16 @@ def drop_archived_columns(going: GoingColumns) -> None:
         for column in there
     ]
     created, attached, indexes = look.created_as(table), look.attached(table), look.indexes(table)
-    with rebuilt(table, without=names) as batch:
-        for name in names:
-            batch.drop_column(name)
+    if not dropped_in_place(table, names):
+        with rebuilt(table, without=names) as batch:
+            for name in names:
+                batch.drop_column(name)
     # Whatever names one of the columns went with them, also where only its expression or its WHERE did.
     hanging = [statement for name, statement in indexes.items() if name not in look.indexes(table)]
     record(
         going,
         {
+            "held": look.has_rows(copy),
             "columns": columns,
             "indexes": hanging,
             "created": created,
@@ -113,7 +133,8 @@ def restore_columns(going: GoingColumns) -> None:
         sql.emit(
             f"ALTER TABLE {sql.name(going.table)} ADD COLUMN {sql.name(column['name'])} {column['type']}"
         )
-    _fill(going, archived["columns"])
+    with without_triggers(going.table):
+        _fill(going, archived["columns"])
     _prove_return(going, archived["columns"])
     empty = [c["name"] for c in archived["columns"] if c["not_null"] and _has_null(going.table, c["name"])]
     if unchanged and not empty:
@@ -197,7 +218,18 @@ def _prove_return(going: GoingColumns, columns: list[dict[str, Any]]) -> None:
     if lost:
         raise MigrationError(
             f"{lost} rows of {going.table} did not get their archived values back, so nothing was changed: "
-            "something changes them as they are written (a trigger?). Drop it, then run the same again"
+            "something changes them as they are written. Find it, then run the same again"
+        )
+    same = " AND ".join(f"a.{name} = s.{name}" for name in map(sql.name, look.key_of(going.table, going.key)))
+    gone = look.scalar(
+        f"SELECT count(*) FROM {sql.name(aside_of(going))} a "
+        f"WHERE NOT EXISTS (SELECT 1 FROM {sql.name(going.table)} s WHERE {same})"
+    )
+    if gone:
+        warn(
+            "nothing takes the archived values of %s of %s: deleted since, or under another key by now",
+            "one row" if gone == 1 else f"{gone} rows",
+            going.table,
         )
 
 

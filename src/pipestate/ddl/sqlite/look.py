@@ -13,6 +13,7 @@ from alembic import op
 
 from pipestate.ddl import objects, sql
 from pipestate.ddl.failure import MigrationError
+from pipestate.drivers import on_sqlite
 
 
 def connection() -> sa.Connection:
@@ -60,10 +61,9 @@ def column_names(table: str) -> list[str]:
 
 
 def column_type(table: str, column: str) -> str:
-    """Read the type as it was declared."""
+    """Read the type as it was declared; nothing where none was, which takes every value as it is."""
     query = "SELECT type FROM pragma_table_info(?) WHERE name = ?"
-    declared = connection().exec_driver_sql(query, (table, column)).scalar()
-    return str(declared or "INTEGER")
+    return str(connection().exec_driver_sql(query, (table, column)).scalar() or "")
 
 
 def index_definition(index: str) -> str | None:
@@ -101,6 +101,24 @@ def key_of(table: str, given: Sequence[str] = ()) -> tuple[str, ...]:
             f"keys={{'{table}': [...]}}"
         )
     return key
+
+
+def is_unique(table: str, key: Sequence[str]) -> bool:
+    """Say whether the columns are the primary key, or those of a unique index over all rows."""
+    wanted = {name.lower() for name in key}
+    rows = connection().exec_driver_sql(
+        "SELECT group_concat(lower(i.name), char(10)) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i "
+        'WHERE l."unique" AND NOT l.partial GROUP BY l.name '
+        "UNION ALL SELECT group_concat(lower(name), char(10)) FROM pragma_table_info(?) WHERE pk > 0",
+        (table, table),
+    )
+    return any(names is not None and set(names.split("\n")) == wanted for (names,) in rows)
+
+
+def begin() -> None:
+    """Have a transaction that holds DDL: the driver by itself begins one only before a write of rows."""
+    if not on_sqlite(connection(), lambda driver: driver.in_transaction):
+        connection().exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def referring(table: str) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from alembic import op
 from alembic.operations import BatchOperations
+from sqlalchemy.exc import DBAPIError
 
 from pipestate.ddl import sql
 from pipestate.ddl.failure import MigrationError
@@ -47,6 +48,39 @@ def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperati
         if name not in look.attached(table) and not gone.search(statement):
             sql.emit(statement)
     _count_on(table, counted)
+
+
+def dropped_in_place(table: str, columns: Sequence[str]) -> bool:
+    """Drop columns without a rebuild, where SQLite can, and say whether: all else stays as it was declared.
+
+    A rebuild knows what SQLAlchemy reads of a table, which is neither a COLLATE nor an ON CONFLICT, nor STRICT.
+    """
+    refuse_live_references(table)
+    gone = re.compile(rf"\b({'|'.join(map(re.escape, columns))})\b", re.IGNORECASE)
+    sql.emit("SAVEPOINT pipestate_drop")
+    try:
+        for name, statement in look.indexes(table).items():
+            if gone.search(statement):
+                sql.emit(f"DROP INDEX {sql.name(name)}")
+        for column in columns:
+            sql.emit(f"ALTER TABLE {sql.name(table)} DROP COLUMN {sql.name(column)}")
+    except DBAPIError:  # a constraint names it
+        sql.emit("ROLLBACK TO SAVEPOINT pipestate_drop")
+        sql.emit("RELEASE SAVEPOINT pipestate_drop")
+        return False
+    sql.emit("RELEASE SAVEPOINT pipestate_drop")
+    return True
+
+
+@contextmanager
+def without_triggers(table: str) -> Iterator[None]:
+    """Write rows without the triggers of the table: one would take its own time of the last change for everybody's."""
+    triggers = look.attached(table, "'trigger'")
+    for name in triggers:
+        sql.emit(f"DROP TRIGGER {sql.name(name)}")
+    yield
+    for statement in triggers.values():
+        sql.emit(statement)
 
 
 def rebuild_as(table: str, created: str, attached: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
     statement = str(CreateTable(table).compile(dialect=sql.SQLITE)).strip()
     for column in keys_of_others(table):
         source, _, attribute = column.partition(".")
-        actual = look.column_type(source, attribute)
+        actual = look.column_type(source, attribute) or "INTEGER"
         statement = statement.replace(KeyOf(column).get_col_spec(), actual)
     sql.emit(statement)
     for index in indexes:

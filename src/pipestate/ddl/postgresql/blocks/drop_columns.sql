@@ -24,6 +24,13 @@ BEGIN
       'what hangs on the columns of %s was not written down in this transaction, so they stay: run the whole script',
       the_table);
   END IF;
+  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND NOT attisdropped AND attname NOT IN (
+               SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(the_copy) AND NOT attisdropped))
+      OR NOT watched AND the_copy <> ALL (string_to_array(coalesce(current_setting('pipestate.copied', true), ''), E'\n')) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s are not all in %s as they are now, so none is dropped: call archive_columns for the same columns first',
+      array_to_string(the_columns, ', '), the_table, the_copy);
+  END IF;
   PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
   EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_copy) INTO held;
   INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, aside, definition)

@@ -1,6 +1,7 @@
 -- What hangs on returned columns and would be checked against every row: added NOT VALID, to be validated when the
 -- lock is gone; a CHECK in the place of NOT NULL, which older servers cannot add so. Domains come first. The caller
--- holds the lock. From here on the rows are not filled again.
+-- holds the lock. From here on the rows are not filled again, so the proof that they are must be there: a psql may have
+-- gone on without it.
 --
 -- the_table text, the_name text, the_revision text, the_copy text
 DECLARE
@@ -9,11 +10,21 @@ DECLARE
   rule jsonb;
   line text;
   said text[];
+  planner text := current_setting('enable_seqscan');
+  lost boolean;
 BEGIN
   IF to_regclass(the_copy) IS NULL OR to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
   SELECT definition INTO hanging FROM pipestate_archive.manifest
    WHERE kind = 'columns' AND name = the_name AND revision = the_revision;
   IF hanging IS NULL OR hanging ? 'filled' THEN RETURN; END IF;
+  PERFORM set_config('enable_seqscan', 'off', true);  -- an index has what is not back
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE pipestate_returned IS NOT TRUE)', the_copy) INTO lost;
+  PERFORM set_config('enable_seqscan', planner, true);
+  IF lost THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'rows of %s did not get their archived values back, so %s stays: nothing is lost. Run the same again',
+      the_table, the_copy);
+  END IF;
 
   FOR rule IN SELECT jsonb_array_elements(hanging -> 'columns') LOOP
     IF rule ->> 'domain' IS NOT NULL THEN

@@ -1,4 +1,5 @@
--- The proof, before anything is dropped: every row is in the copy, with the values that it has now, to the byte.
+-- The proof, before anything is dropped: every row is in the copy, with the values that it has now, to the byte. Leaves
+-- in pipestate.copied, until the end of the transaction, which copies these are.
 --
 -- the_table text, the_columns text[], the_copy text
 DECLARE
@@ -29,4 +30,5 @@ BEGIN
       '%s rows of %s are not in %s as they are: something took its triggers away, or it is of another revision. '
       'DROP TABLE %3$s, then run the same again', coalesce(missing::text, 'the'), the_table, the_copy);
   END IF;
+  PERFORM set_config('pipestate.copied', concat_ws(E'\n', current_setting('pipestate.copied', true), the_copy), true);
 END
