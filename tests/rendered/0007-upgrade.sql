@@ -992,17 +992,15 @@ IF NOT applies THEN RETURN; END IF;
   END IF;
 END $pipestate$;
 
+-- the archive, where it is missing
 DO $pipestate$
 BEGIN
-IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF NOT (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted') AND NOT attisdropped)) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
+  END IF;
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -1012,7 +1010,7 @@ IF (EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sites') AND a
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
 END $pipestate$;
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
@@ -1375,6 +1373,253 @@ IF current_setting('pipestate.part', true) IS DISTINCT FROM '0007/2' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
 END IF;
 
+END $pipestate$;
+
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what hangs on them
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  numbers smallint[];
+  going oid[];  -- the indexes that go with the columns
+  columns jsonb;
+  constraints jsonb;
+  indexes jsonb;
+  statistics jsonb;
+  marks jsonb;
+  sequences jsonb;
+  grants jsonb;
+  state text;
+  known jsonb := coalesce(nullif(current_setting('pipestate.described', true), '')::jsonb, '{}');
+BEGIN
+numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  PERFORM set_config('pipestate.described_anew', 'no', true);
+  IF numbers = '{}' THEN RETURN; END IF;
+  WITH indexes AS MATERIALIZED (SELECT indexrelid, xmin FROM pg_index WHERE indrelid = relation),
+       rules AS MATERIALIZED (SELECT oid, xmin FROM pg_constraint WHERE conrelid = relation),
+       extended AS MATERIALIZED (SELECT oid, xmin FROM pg_statistic_ext WHERE stxrelid = relation)
+  SELECT string_agg(written, ' ' ORDER BY written) INTO state FROM (
+    SELECT format('class %s %s', oid, xmin) FROM pg_class
+     WHERE oid = relation OR oid IN (SELECT indexrelid FROM indexes)
+    UNION ALL SELECT format('column %s %s', attnum, xmin) FROM pg_attribute WHERE attrelid = relation AND attnum > 0
+    UNION ALL SELECT format('default %s %s', adnum, xmin) FROM pg_attrdef WHERE adrelid = relation
+    UNION ALL SELECT format('index %s %s', indexrelid, xmin) FROM indexes
+    UNION ALL SELECT format('rule %s %s', oid, xmin) FROM rules
+    UNION ALL SELECT format('statistics %s %s', oid, xmin) FROM extended
+    UNION ALL SELECT format('child %s %s', inhrelid, xmin) FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT format('parent %s %s', inhparent, xmin) FROM pg_inherits WHERE inhrelid = relation
+    UNION ALL SELECT format('dependent %s %s %s %s', classid, objid, objsubid, xmin) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation
+    UNION ALL SELECT format('comment %s %s %s', objoid, objsubid, xmin) FROM pg_description
+     WHERE objoid IN (SELECT relation::oid UNION ALL SELECT indexrelid FROM indexes
+                      UNION ALL SELECT oid FROM rules UNION ALL SELECT oid FROM extended)) AS seen (written);
+  IF known -> the_copy ->> 'state' = state THEN RETURN; END IF;
+  PERFORM set_config('pipestate.described_anew', 'yes', true);
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (
+                   SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = indexrelid
+                      AND refobjid = relation AND refobjsubid = ANY (numbers)
+                   UNION ALL
+                   SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation AND conkey && numbers));
+
+  -- A domain is left out at first: with NOT NULL, a CHECK or a DEFAULT it would not stand an empty column.
+  SELECT jsonb_agg(jsonb_build_object(
+           'name', attname,
+           'number', attnum,
+           'type', plain.type || plain.collation,
+           'domain', CASE WHEN t.typtype = 'd' THEN format_type(atttypid, atttypmod) || plain.collation END,
+           'default', pg_get_expr(adbin, adrelid),
+           'not_null', attnotnull AND NOT EXISTS (
+             SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND conkey = ARRAY[attnum]),
+           'comment', col_description(relation, attnum),
+           'settings', array_remove(ARRAY[
+             CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END,
+             CASE WHEN attstorage <> t.typstorage THEN 'SET STORAGE ' || CASE attstorage
+               WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
+             -- PostgreSQL 13 does not have this one
+             CASE to_jsonb(a) ->> 'attcompression'
+               WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END,
+             'SET (' || array_to_string(attoptions, ', ') || ')'], NULL)) ORDER BY attnum)
+    INTO columns
+    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    CROSS JOIN LATERAL (
+      WITH RECURSIVE base (oid, typmod, kind) AS (
+        SELECT t.oid, atttypmod, t.typtype
+        UNION ALL
+        SELECT b.typbasetype, b.typtypmod, inner_type.typtype FROM base JOIN pg_type b ON b.oid = base.oid
+          JOIN pg_type inner_type ON inner_type.oid = b.typbasetype WHERE base.kind = 'd')
+      SELECT format_type(oid, typmod) AS type,
+             CASE WHEN attcollation <> (SELECT typcollation FROM pg_type WHERE pg_type.oid = t.oid)
+                  THEN ' COLLATE ' || attcollation::regcollation ELSE '' END AS collation
+        FROM base WHERE kind <> 'd') AS plain
+   WHERE attrelid = relation AND attnum = ANY (numbers);
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid), 'kind', contype,
+           'columns', ARRAY(SELECT attname FROM unnest(conkey) WITH ORDINALITY AS k (number, n)
+                            JOIN pg_attribute ON attrelid = relation AND attnum = number ORDER BY n),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))
+           ORDER BY contype <> 'n', contype = 'f', conname)
+    INTO constraints
+    FROM pg_constraint WHERE conrelid = relation AND conkey && numbers AND contype NOT IN ('t');
+  SELECT jsonb_agg(jsonb_build_object('name', indexrelid::regclass::text, 'definition', pg_get_indexdef(indexrelid),
+           'constraint', (SELECT conname FROM pg_constraint
+                          WHERE conindid = indexrelid AND conrelid = relation AND contype IN ('p', 'u', 'x')),
+           'unique', indisunique AND indpred IS NULL AND am.amname = 'btree',
+           'comment', obj_description(indexrelid, 'pg_class')))
+    INTO indexes FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am am ON am.oid = i.relam
+   WHERE indexrelid = ANY (going);
+  SELECT jsonb_agg(mark || quote_ident(relname))
+    INTO marks FROM pg_index JOIN pg_class i ON i.oid = indexrelid
+    CROSS JOIN LATERAL (VALUES ('CLUSTER ON ', indisclustered), ('REPLICA IDENTITY USING INDEX ', indisreplident))
+      AS m (mark, is_set)
+   WHERE indexrelid = ANY (going) AND is_set;
+  SELECT jsonb_agg(jsonb_build_object('name', format('%s.%I', stxnamespace::regnamespace, stxname),
+           'definition', pg_get_statisticsobjdef(oid), 'comment', obj_description(oid, 'pg_statistic_ext'),
+           'target', nullif(stxstattarget, -1)))
+    INTO statistics FROM pg_statistic_ext WHERE stxrelid = relation AND EXISTS (
+      SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = pg_statistic_ext.oid
+         AND refobjid = relation AND refobjsubid = ANY (numbers));
+  SELECT jsonb_agg(jsonb_build_object('name', objid::regclass::text, 'column', attname))
+    INTO sequences
+    FROM pg_depend JOIN pg_class ON oid = objid AND relkind = 'S'
+    JOIN pg_attribute ON attrelid = relation AND attnum = refobjsubid
+   WHERE classid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers) AND deptype = 'a';
+  SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, relation,
+           CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+           CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+    INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
+  PERFORM set_config('search_path', path, true);
+  PERFORM set_config('pipestate.described', (known || jsonb_build_object(the_copy, jsonb_build_object(
+    'state', state, 'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
+    'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
+    'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))))::text, true);
+END $pipestate$;
+
+-- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
+DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_revision CONSTANT text := '0007';
+  must_exist CONSTANT boolean := false;
+  the_others CONSTANT text[] := ARRAY[]::text[];
+  applies CONSTANT boolean := current_setting('pipestate.described_anew') = 'yes';
+  relation regclass := to_regclass(the_table);
+  numbers smallint[];
+  found text;
+BEGIN
+IF NOT applies THEN RETURN; END IF;
+  IF relation IS NULL THEN
+    IF must_exist THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, the_table);
+    END IF;
+    RETURN;
+  END IF;
+  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
+      'take it away with Alembic''s own operations behind a gate', the_table);
+  END IF;
+  SELECT string_agg(other::text, ', ') INTO found FROM (
+    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
+      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
+  END IF;
+
+  IF the_columns IS NULL THEN
+    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
+      UNION
+      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
+         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
+              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
+      UNION
+      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
+         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
+                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+        the_table, found);
+    END IF;
+    RETURN;
+  END IF;
+
+  IF must_exist THEN
+    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
+     WHERE NOT EXISTS (SELECT FROM pg_attribute
+                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
+        the_revision, found);
+    END IF;
+  END IF;
+  numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
+      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
+   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
+      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
+  END IF;
+  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
+    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
+      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND ev_class <> relation
+    UNION
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
+       AND NOT (classid = 'pg_trigger'::regclass
+                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
+    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
+    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
+       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
+    UNION
+    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
+     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
+    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
+    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
+      WITH RECURSIVE row_types (type) AS (
+        SELECT reltype FROM pg_class WHERE oid = relation
+        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
+        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
+          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
+      SELECT a.attname, a.attrelid FROM row_types
+        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
+             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
+        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
+      array_to_string(the_columns, ', '), the_table, found);
+  END IF;
 END $pipestate$;
 
 -- the gate sites-consolidation/readiness, revision 0007, pass 1
@@ -2040,7 +2285,7 @@ BEGIN
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing was taken away. What this revision has prepared was committed and stays, of columns a copy and two triggers: run again, it goes on from there; pipestate.ddl.abandon_archived_columns takes them away. What does not hold:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR true THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -2804,7 +3049,7 @@ BEGIN
     SELECT string_agg(format(E'\n  %s: %s', r ->> 'check_id', regexp_replace(r ->> 'message', '[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', '?', 'g')), '') INTO found
       FROM jsonb_array_elements(look -> 'results') r WHERE r ->> 'outcome' <> 'passed';
     IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing of this revision was done:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate sites-consolidation/readiness is closed, so nothing was taken away. What this revision has prepared was committed and stays, of columns a copy and two triggers: run again, it goes on from there; pipestate.ddl.abandon_archived_columns takes them away. What does not hold:%s -- to look closer: pipestate verify sites-consolidation --phase readiness', found);
     END IF;
     IF found IS NOT NULL OR NOT (look ->> 'before')::boolean THEN
   IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
@@ -2845,7 +3090,7 @@ BEGIN
   PERFORM set_config('pipestate.gate', '0007', true);
 END $pipestate$;
 
--- a condition that must not hold
+-- conditions that must not hold
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -2856,17 +3101,6 @@ BEGIN
 IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
 END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
--- a condition that must not hold
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
 IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock' AND relation = to_regclass('sites')) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of sites, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
@@ -2905,6 +3139,135 @@ IF to_regclass(the_copy) IS NULL THEN RETURN; END IF;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what hangs on them
+DO $pipestate_$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  END IF;
+  EXECUTE $stmt$DO $pipestate$
+DECLARE
+  the_table CONSTANT text := 'sites';
+  the_columns CONSTANT text[] := ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[];
+  the_copy CONSTANT text := 'pipestate_archive.sites_columns_0007';
+  relation regclass := to_regclass(the_table);
+  path text := current_setting('search_path');
+  numbers smallint[];
+  going oid[];  -- the indexes that go with the columns
+  columns jsonb;
+  constraints jsonb;
+  indexes jsonb;
+  statistics jsonb;
+  marks jsonb;
+  sequences jsonb;
+  grants jsonb;
+  state text;
+  known jsonb := coalesce(nullif(current_setting('pipestate.described', true), '')::jsonb, '{}');
+BEGIN
+numbers := ARRAY(SELECT attnum FROM pg_attribute
+                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
+  PERFORM set_config('pipestate.described_anew', 'no', true);
+  IF numbers = '{}' THEN RETURN; END IF;
+  WITH indexes AS MATERIALIZED (SELECT indexrelid, xmin FROM pg_index WHERE indrelid = relation),
+       rules AS MATERIALIZED (SELECT oid, xmin FROM pg_constraint WHERE conrelid = relation),
+       extended AS MATERIALIZED (SELECT oid, xmin FROM pg_statistic_ext WHERE stxrelid = relation)
+  SELECT string_agg(written, ' ' ORDER BY written) INTO state FROM (
+    SELECT format('class %s %s', oid, xmin) FROM pg_class
+     WHERE oid = relation OR oid IN (SELECT indexrelid FROM indexes)
+    UNION ALL SELECT format('column %s %s', attnum, xmin) FROM pg_attribute WHERE attrelid = relation AND attnum > 0
+    UNION ALL SELECT format('default %s %s', adnum, xmin) FROM pg_attrdef WHERE adrelid = relation
+    UNION ALL SELECT format('index %s %s', indexrelid, xmin) FROM indexes
+    UNION ALL SELECT format('rule %s %s', oid, xmin) FROM rules
+    UNION ALL SELECT format('statistics %s %s', oid, xmin) FROM extended
+    UNION ALL SELECT format('child %s %s', inhrelid, xmin) FROM pg_inherits WHERE inhparent = relation
+    UNION ALL SELECT format('parent %s %s', inhparent, xmin) FROM pg_inherits WHERE inhrelid = relation
+    UNION ALL SELECT format('dependent %s %s %s %s', classid, objid, objsubid, xmin) FROM pg_depend
+     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation
+    UNION ALL SELECT format('comment %s %s %s', objoid, objsubid, xmin) FROM pg_description
+     WHERE objoid IN (SELECT relation::oid UNION ALL SELECT indexrelid FROM indexes
+                      UNION ALL SELECT oid FROM rules UNION ALL SELECT oid FROM extended)) AS seen (written);
+  IF known -> the_copy ->> 'state' = state THEN RETURN; END IF;
+  PERFORM set_config('pipestate.described_anew', 'yes', true);
+  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
+  going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (
+                   SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = indexrelid
+                      AND refobjid = relation AND refobjsubid = ANY (numbers)
+                   UNION ALL
+                   SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation AND conkey && numbers));
+
+  -- A domain is left out at first: with NOT NULL, a CHECK or a DEFAULT it would not stand an empty column.
+  SELECT jsonb_agg(jsonb_build_object(
+           'name', attname,
+           'number', attnum,
+           'type', plain.type || plain.collation,
+           'domain', CASE WHEN t.typtype = 'd' THEN format_type(atttypid, atttypmod) || plain.collation END,
+           'default', pg_get_expr(adbin, adrelid),
+           'not_null', attnotnull AND NOT EXISTS (
+             SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND conkey = ARRAY[attnum]),
+           'comment', col_description(relation, attnum),
+           'settings', array_remove(ARRAY[
+             CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END,
+             CASE WHEN attstorage <> t.typstorage THEN 'SET STORAGE ' || CASE attstorage
+               WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
+             -- PostgreSQL 13 does not have this one
+             CASE to_jsonb(a) ->> 'attcompression'
+               WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END,
+             'SET (' || array_to_string(attoptions, ', ') || ')'], NULL)) ORDER BY attnum)
+    INTO columns
+    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    CROSS JOIN LATERAL (
+      WITH RECURSIVE base (oid, typmod, kind) AS (
+        SELECT t.oid, atttypmod, t.typtype
+        UNION ALL
+        SELECT b.typbasetype, b.typtypmod, inner_type.typtype FROM base JOIN pg_type b ON b.oid = base.oid
+          JOIN pg_type inner_type ON inner_type.oid = b.typbasetype WHERE base.kind = 'd')
+      SELECT format_type(oid, typmod) AS type,
+             CASE WHEN attcollation <> (SELECT typcollation FROM pg_type WHERE pg_type.oid = t.oid)
+                  THEN ' COLLATE ' || attcollation::regcollation ELSE '' END AS collation
+        FROM base WHERE kind <> 'd') AS plain
+   WHERE attrelid = relation AND attnum = ANY (numbers);
+  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid), 'kind', contype,
+           'columns', ARRAY(SELECT attname FROM unnest(conkey) WITH ORDINALITY AS k (number, n)
+                            JOIN pg_attribute ON attrelid = relation AND attnum = number ORDER BY n),
+           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))
+           ORDER BY contype <> 'n', contype = 'f', conname)
+    INTO constraints
+    FROM pg_constraint WHERE conrelid = relation AND conkey && numbers AND contype NOT IN ('t');
+  SELECT jsonb_agg(jsonb_build_object('name', indexrelid::regclass::text, 'definition', pg_get_indexdef(indexrelid),
+           'constraint', (SELECT conname FROM pg_constraint
+                          WHERE conindid = indexrelid AND conrelid = relation AND contype IN ('p', 'u', 'x')),
+           'unique', indisunique AND indpred IS NULL AND am.amname = 'btree',
+           'comment', obj_description(indexrelid, 'pg_class')))
+    INTO indexes FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am am ON am.oid = i.relam
+   WHERE indexrelid = ANY (going);
+  SELECT jsonb_agg(mark || quote_ident(relname))
+    INTO marks FROM pg_index JOIN pg_class i ON i.oid = indexrelid
+    CROSS JOIN LATERAL (VALUES ('CLUSTER ON ', indisclustered), ('REPLICA IDENTITY USING INDEX ', indisreplident))
+      AS m (mark, is_set)
+   WHERE indexrelid = ANY (going) AND is_set;
+  SELECT jsonb_agg(jsonb_build_object('name', format('%s.%I', stxnamespace::regnamespace, stxname),
+           'definition', pg_get_statisticsobjdef(oid), 'comment', obj_description(oid, 'pg_statistic_ext'),
+           'target', nullif(stxstattarget, -1)))
+    INTO statistics FROM pg_statistic_ext WHERE stxrelid = relation AND EXISTS (
+      SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = pg_statistic_ext.oid
+         AND refobjid = relation AND refobjsubid = ANY (numbers));
+  SELECT jsonb_agg(jsonb_build_object('name', objid::regclass::text, 'column', attname))
+    INTO sequences
+    FROM pg_depend JOIN pg_class ON oid = objid AND relkind = 'S'
+    JOIN pg_attribute ON attrelid = relation AND attnum = refobjsubid
+   WHERE classid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers) AND deptype = 'a';
+  SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, relation,
+           CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+           CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+    INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
+  PERFORM set_config('search_path', path, true);
+  PERFORM set_config('pipestate.described', (known || jsonb_build_object(the_copy, jsonb_build_object(
+    'state', state, 'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
+    'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
+    'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))))::text, true);
+END $pipestate$$stmt$;
+END $pipestate_$;
+
 -- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate_$
 BEGIN
@@ -2918,7 +3281,7 @@ DECLARE
   the_revision CONSTANT text := '0007';
   must_exist CONSTANT boolean := false;
   the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := true;
+  applies CONSTANT boolean := current_setting('pipestate.described_anew') = 'yes';
   relation regclass := to_regclass(the_table);
   numbers smallint[];
   found text;
@@ -3054,20 +3417,12 @@ DECLARE
   watched CONSTANT boolean := true;
   relation regclass := to_regclass(the_table);
   path text := current_setting('search_path');
-  numbers smallint[];
-  going oid[];  -- the indexes that go with the columns
-  columns jsonb;
-  constraints jsonb;
-  indexes jsonb;
-  statistics jsonb;
-  sequences jsonb;
-  grants jsonb;
-  marks jsonb;
+  described jsonb := nullif(current_setting('pipestate.described', true), '')::jsonb -> the_copy;
   todo text;
   sequence text;
   held boolean;
 BEGIN
-SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO numbers, todo
+SELECT string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO todo
     FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped;
   IF todo IS NULL THEN RETURN; END IF;
   IF watched AND 2 > (SELECT count(*) FROM pg_trigger WHERE tgrelid = relation AND tgenabled = 'A'
@@ -3075,7 +3430,12 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'the triggers that keep %s true are gone or disabled: DROP TABLE %1$s, then run the same again', the_copy);
   END IF;
-  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attnum = ANY (numbers) AND attname NOT IN (
+  IF described IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'what hangs on the columns of %s was not written down in this transaction, so they stay: run the whole script',
+      the_table);
+  END IF;
+  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attname = ANY (the_columns) AND NOT attisdropped AND attname NOT IN (
                SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(the_copy) AND NOT attisdropped))
       OR NOT watched AND the_copy <> ALL (string_to_array(coalesce(current_setting('pipestate.copied', true), ''), E'\n')) THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
@@ -3083,90 +3443,16 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
       array_to_string(the_columns, ', '), the_table, the_copy);
   END IF;
   PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  going := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND EXISTS (
-                   SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = indexrelid
-                      AND refobjid = relation AND refobjsubid = ANY (numbers)
-                   UNION ALL
-                   SELECT FROM pg_constraint WHERE conindid = indexrelid AND conrelid = relation AND conkey && numbers));
-
-  -- A domain is left out at first: with NOT NULL, a CHECK or a DEFAULT it would not stand an empty column.
-  SELECT jsonb_agg(jsonb_build_object(
-           'name', attname,
-           'number', attnum,
-           'type', plain.type || plain.collation,
-           'domain', CASE WHEN t.typtype = 'd' THEN format_type(atttypid, atttypmod) || plain.collation END,
-           'default', pg_get_expr(adbin, adrelid),
-           'not_null', attnotnull AND NOT EXISTS (
-             SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND conkey = ARRAY[attnum]),
-           'comment', col_description(relation, attnum),
-           'settings', array_remove(ARRAY[
-             CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END,
-             CASE WHEN attstorage <> t.typstorage THEN 'SET STORAGE ' || CASE attstorage
-               WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
-             -- PostgreSQL 13 does not have this one
-             CASE to_jsonb(a) ->> 'attcompression'
-               WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END,
-             'SET (' || array_to_string(attoptions, ', ') || ')'], NULL)) ORDER BY attnum)
-    INTO columns
-    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-    CROSS JOIN LATERAL (
-      WITH RECURSIVE base (oid, typmod, kind) AS (
-        SELECT t.oid, atttypmod, t.typtype
-        UNION ALL
-        SELECT b.typbasetype, b.typtypmod, inner_type.typtype FROM base JOIN pg_type b ON b.oid = base.oid
-          JOIN pg_type inner_type ON inner_type.oid = b.typbasetype WHERE base.kind = 'd')
-      SELECT format_type(oid, typmod) AS type,
-             CASE WHEN attcollation <> (SELECT typcollation FROM pg_type WHERE pg_type.oid = t.oid)
-                  THEN ' COLLATE ' || attcollation::regcollation ELSE '' END AS collation
-        FROM base WHERE kind <> 'd') AS plain
-   WHERE attrelid = relation AND attnum = ANY (numbers);
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid), 'kind', contype,
-           'columns', ARRAY(SELECT attname FROM unnest(conkey) WITH ORDINALITY AS k (number, n)
-                            JOIN pg_attribute ON attrelid = relation AND attnum = number ORDER BY n),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))
-           ORDER BY contype <> 'n', contype = 'f', conname)
-    INTO constraints
-    FROM pg_constraint WHERE conrelid = relation AND conkey && numbers AND contype NOT IN ('t');
-  SELECT jsonb_agg(jsonb_build_object('name', indexrelid::regclass::text, 'definition', pg_get_indexdef(indexrelid),
-           'constraint', (SELECT conname FROM pg_constraint
-                          WHERE conindid = indexrelid AND conrelid = relation AND contype IN ('p', 'u', 'x')),
-           'unique', indisunique AND indpred IS NULL AND am.amname = 'btree',
-           'comment', obj_description(indexrelid, 'pg_class')))
-    INTO indexes FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am am ON am.oid = i.relam
-   WHERE indexrelid = ANY (going);
-  SELECT jsonb_agg(mark || quote_ident(relname))
-    INTO marks FROM pg_index JOIN pg_class i ON i.oid = indexrelid
-    CROSS JOIN LATERAL (VALUES ('CLUSTER ON ', indisclustered), ('REPLICA IDENTITY USING INDEX ', indisreplident))
-      AS m (mark, is_set)
-   WHERE indexrelid = ANY (going) AND is_set;
-  SELECT jsonb_agg(jsonb_build_object('name', format('%s.%I', stxnamespace::regnamespace, stxname),
-           'definition', pg_get_statisticsobjdef(oid), 'comment', obj_description(oid, 'pg_statistic_ext'),
-           'target', nullif(stxstattarget, -1)))
-    INTO statistics FROM pg_statistic_ext WHERE stxrelid = relation AND EXISTS (
-      SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = pg_statistic_ext.oid
-         AND refobjid = relation AND refobjsubid = ANY (numbers));
-  SELECT jsonb_agg(jsonb_build_object('name', objid::regclass::text, 'column', attname))
-    INTO sequences
-    FROM pg_depend JOIN pg_class ON oid = objid AND relkind = 'S'
-    JOIN pg_attribute ON attrelid = relation AND attnum = refobjsubid
-   WHERE classid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers) AND deptype = 'a';
-  SELECT jsonb_agg(format('GRANT %s (%I) ON TABLE %s TO %s%s', privilege_type, attname, relation,
-           CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
-           CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
-    INTO grants FROM pg_attribute, aclexplode(attacl) WHERE attrelid = relation AND attnum = ANY (numbers);
-
   EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_copy) INTO held;
   INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, aside, definition)
   SELECT 'columns', the_name, the_revision, relnamespace::regnamespace::text, the_copy, jsonb_build_object(
-           'held', held, 'columns', columns, 'constraints', coalesce(constraints, '[]'), 'indexes', coalesce(indexes, '[]'),
-           'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
-           'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))
+           'held', held) || (described - 'state')
     FROM pg_class WHERE oid = relation
   ON CONFLICT (kind, name, revision) DO UPDATE
     SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
         definition = excluded.definition;
 
-  FOR sequence IN SELECT s ->> 'name' FROM jsonb_array_elements(sequences) AS s LOOP
+  FOR sequence IN SELECT s ->> 'name' FROM jsonb_array_elements(described -> 'sequences') AS s LOOP
     EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', sequence);  -- it would go with its column
   END LOOP;
   EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', the_inserted, relation);
@@ -3177,6 +3463,7 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
 END $pipestate$$stmt$;
 END $pipestate_$;
 
+-- the archive, where it is missing
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -3184,21 +3471,12 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF NOT (true) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
   END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
-IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -3208,18 +3486,12 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$ddl$;
 END $pipestate$$stmt$;
 END $pipestate_$;
 
-DO $pipestate$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
-END $pipestate$;
-
+-- the archive, where it is missing
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
@@ -3227,21 +3499,12 @@ BEGIN
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
-IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
-  EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-END IF;
-END $pipestate$$stmt$;
-END $pipestate_$;
-
-DO $pipestate_$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF NOT (true) THEN RETURN; END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
   END IF;
-  EXECUTE $stmt$DO $pipestate$
-BEGIN
-IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
-  EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
+  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
+    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
     kind text NOT NULL,
     name text NOT NULL,
     revision text DEFAULT '' NOT NULL,
@@ -3251,25 +3514,11 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
     definition jsonb NOT NULL,
     CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
 )$ddl$;
-END IF;
+  END IF;
+  EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition$ddl$;
+  EXECUTE $ddl$COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error'$ddl$;
 END $pipestate$$stmt$;
 END $pipestate_$;
-
-DO $pipestate$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition$stmt$;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
-  END IF;
-  EXECUTE $stmt$COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error'$stmt$;
-END $pipestate$;
 
 DO $pipestate$
 BEGIN
