@@ -208,6 +208,13 @@ def test_a_write_between_the_look_and_the_lock_is_seen(gated: Project, isolation
     assert_refused(done, gated.database)
 
 
+def test_a_gate_that_is_not_asked_says_so(gated: Project) -> None:
+    gated.database.run("DELETE FROM old_orders")
+    done = gated.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert "was not asked: there is no row in old_orders, and so nothing to lose" in done.stderr
+
+
 def test_rows_that_come_into_an_empty_table_before_the_lock_are_judged(gated: Project) -> None:
     gated.database.run("DELETE FROM old_orders")
     rows = "INSERT INTO old_orders SELECT n, '2020-01-01' FROM generate_series(1, 3) AS n"

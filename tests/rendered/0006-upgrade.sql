@@ -852,6 +852,8 @@ BEGIN
     END;
   END IF;
     END IF;
+  ELSE
+    NULL;
   END IF;
   PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0006/1 passed'))::text, true);
 END $pipestate$;
@@ -1841,6 +1843,8 @@ BEGIN
     END;
   END IF;
     END IF;
+  ELSE
+    NULL;
   END IF;
   PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0006/1 passed'))::text, true);
 END $pipestate$;
@@ -2717,6 +2721,8 @@ BEGIN
     END;
   END IF;
     END IF;
+  ELSE
+    RAISE NOTICE '%', 'the gate sites-consolidation/readiness was not asked: there is no row in site_progress, and so nothing to lose';
   END IF;
   PERFORM set_config('pipestate.gate', '0006', true);
 END $pipestate$;

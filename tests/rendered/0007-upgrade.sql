@@ -740,6 +740,8 @@ BEGIN
     END;
   END IF;
     END IF;
+  ELSE
+    NULL;
   END IF;
   PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0007/1 passed'))::text, true);
 END $pipestate$;
@@ -2322,6 +2324,8 @@ BEGIN
     END;
   END IF;
     END IF;
+  ELSE
+    NULL;
   END IF;
   PERFORM set_config('pipestate.look', (look || jsonb_build_object('of', '0007/1 passed'))::text, true);
 END $pipestate$;
@@ -3086,6 +3090,8 @@ BEGIN
     END;
   END IF;
     END IF;
+  ELSE
+    RAISE NOTICE '%', 'the gate sites-consolidation/readiness was not asked: there is no row in sites, and so nothing to lose';
   END IF;
   PERFORM set_config('pipestate.gate', '0007', true);
 END $pipestate$;

@@ -8,3 +8,10 @@ def warn(message: str, *arguments: object) -> None:
     log = logging.getLogger("pipestate")
     log.disabled = False
     log.warning(message, *arguments)
+
+
+def tell(message: str, *arguments: object) -> None:
+    """Log what is good to know, beside Alembic's own lines and as visible as these."""
+    log = logging.getLogger("alembic.pipestate")
+    log.disabled = False
+    log.info(message, *arguments)

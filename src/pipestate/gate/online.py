@@ -23,7 +23,7 @@ from pipestate.ddl import lock_tables
 from pipestate.ddl.failure import MigrationError, told_plainly
 from pipestate.ddl.force import force_reason
 from pipestate.ddl.mark import set_mark
-from pipestate.ddl.notice import warn
+from pipestate.ddl.notice import tell, warn
 from pipestate.ddl.transaction import may_commit
 from pipestate.engines.engine import engine_of
 from pipestate.gate.calls import calls_of
@@ -45,6 +45,7 @@ MAY_NOT_COMMIT = (
     "transaction_per_migration=True and let Alembic begin the transaction"
 )
 PLANTED = f"{PLANTED_BY_OTHERS}, so the gate of revision {{revision}} cannot be asked: drop them, or take them off the path"
+NOT_ASKED = "the gate %s was not asked: there is no row in %s, and so nothing to lose"
 # Of a Config's attributes: a callable that is told each revision's report, open or closed.
 TELL = "pipestate_tell"
 
@@ -68,6 +69,8 @@ def pass_gate(question: Question, tables: Tables, prepare: Callable[[], None] | 
     again = question.again if filled else question.asked
     if again and hold_rows(connection, tables.names):
         _record(question, _asked(question, again), whole=not filled)
+    elif not filled:
+        tell(NOT_ASKED, question.name, ", ".join(tables.names))
     set_mark(question.revision)
 
 

@@ -21,7 +21,7 @@ from pipestate.engines.world import world_settings
 from pipestate.gate.block import filled, write_block
 from pipestate.gate.closed import what_was_done
 from pipestate.gate.guarded import guard_output
-from pipestate.gate.online import PLANTED
+from pipestate.gate.online import NOT_ASKED, PLANTED
 from pipestate.gate.postgresql import NOT_READ_COMMITTED
 from pipestate.gate.question import Question, down_revisions
 from pipestate.gate.tables import ABSENT, Tables
@@ -80,7 +80,7 @@ def _write_pass(question: Question, tables: Tables, *, number: int, asked: Seque
     for each in blocking:
         always = number < 2 or each.check.id in again
         _check(question, each, number, always=always)
-    _judge(question, [each.check.id for each in blocking], again, number)
+    _judge(question, tables, [each.check.id for each in blocking], again, number)
 
 
 def _blocking(asked: Sequence[Asked]) -> list[Asked]:
@@ -221,7 +221,7 @@ def _criterion(check: Check) -> str:
     return " AND ".join(holds)
 
 
-def _judge(question: Question, ids: Sequence[str], again: set[str], number: int) -> None:
+def _judge(question: Question, tables: Tables, ids: Sequence[str], again: set[str], number: int) -> None:
     """Refuse where a check does not hold or was not asked; record the pass; at last leave the mark."""
     wanted = f"ARRAY[{sql.literals(ids)}]::text[]"
     if number == 2:
@@ -245,8 +245,13 @@ def _judge(question: Question, ids: Sequence[str], again: set[str], number: int)
         wanted=wanted,
         closed=closed,
         recorded=_recorded(question, reason, number),
+        not_asked=_not_asked(question, tables) if number == 2 else "    NULL;",
         passed_on=_passed_on(question, number),
     )
+
+
+def _not_asked(question: Question, tables: Tables) -> str:
+    return f"    RAISE NOTICE '%', {sql.literal(NOT_ASKED % (question.name, ', '.join(tables.names)))};"
 
 
 def _passed_on(question: Question, number: int) -> str:

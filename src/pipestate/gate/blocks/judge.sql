@@ -2,7 +2,7 @@
 -- Values come from the data: what a terminal would obey is shown as a question mark.
 --
 -- <<of>> names revision and pass, <<obeyed>> is the pattern of what a terminal obeys, <<broken_off>> raises, <<wanted>> are the checks that must have been asked,
--- <<closed>> raises or, where it is forced, warns, <<recorded>> writes into the ledger, <<passed_on>> tells the second
+-- <<closed>> raises or, where it is forced, warns, <<not_asked>> says that there is nothing to lose, <<recorded>> writes into the ledger, <<passed_on>> tells the second
 -- pass of the first, or leaves the mark
 DECLARE
   look jsonb := nullif(current_setting('pipestate.look', true), '')::jsonb;
@@ -22,6 +22,8 @@ BEGIN
       <<closed>>
     END IF;
 <<recorded>>
+  ELSE
+<<not_asked>>
   END IF;
   PERFORM <<passed_on>>;
 END
