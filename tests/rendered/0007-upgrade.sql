@@ -2849,7 +2849,7 @@ END $pipestate$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2857,13 +2857,14 @@ IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something, and no gate was asked for it: call it inside `with gate(...)`, or make the revision a Contract');
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/1', true);
 END $pipestate_$;
 
 -- a condition that must not hold
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2871,13 +2872,14 @@ IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE p
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of sites, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/2', true);
 END $pipestate_$;
 
 -- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: written while they were copied?
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2903,13 +2905,14 @@ IF to_regclass(the_copy) IS NULL THEN RETURN; END IF;
              late, the_table)), false);
   END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/3', true);
 END $pipestate_$;
 
 -- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3033,13 +3036,14 @@ IF NOT applies THEN RETURN; END IF;
       array_to_string(the_columns, ', '), the_table, found);
   END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/4', true);
 END $pipestate_$;
 
 -- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites go
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/4' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3175,12 +3179,13 @@ SELECT array_agg(attnum), string_agg(format('DROP COLUMN %I', attname), ', ' ORD
   EXECUTE format('ALTER TABLE %s %s', relation, todo);
   PERFORM set_config('search_path', path, true);
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/5', true);
 END $pipestate_$;
 
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/5' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3188,12 +3193,13 @@ IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
   EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/6', true);
 END $pipestate_$;
 
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/6' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3210,20 +3216,22 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
 )$ddl$;
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/7', true);
 END $pipestate_$;
 
 DO $pipestate$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/7' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$stmt$;
+  PERFORM set_config('pipestate.step', '0007/8', true);
 END $pipestate$;
 
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3231,12 +3239,13 @@ IF (true) AND to_regnamespace('pipestate_archive') IS NULL THEN
   EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/9', true);
 END $pipestate_$;
 
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/9' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3253,30 +3262,34 @@ IF (true) AND to_regclass('pipestate_archive.manifest') IS NULL THEN
 )$ddl$;
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/10', true);
 END $pipestate_$;
 
 DO $pipestate$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/10' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition$stmt$;
+  PERFORM set_config('pipestate.step', '0007/11', true);
 END $pipestate$;
 
 DO $pipestate$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/11' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error'$stmt$;
+  PERFORM set_config('pipestate.step', '0007/12', true);
 END $pipestate$;
 
 DO $pipestate$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/12' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$UPDATE pipestate_alembic_version SET version_num='0007' WHERE pipestate_alembic_version.version_num = '0006'$stmt$;
+  PERFORM set_config('pipestate.step', '0007/13', true);
 END $pipestate$;
 
 COMMIT;
