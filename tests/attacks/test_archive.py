@@ -6,7 +6,7 @@ from attacks import attacked
 from attacks.conftest import MakeRole
 from attacks.contracts import CONTRACT, ORDERS, contents, refused, takes, takes_old, there_and_back
 from attacks.project import Project
-from attacks.psql import feed
+from attacks.psql import feed, without_psql_commands
 from attacks.sessions import uncommitted, wait_until, waits_for_lock, while_committing
 from bed import Database
 
@@ -115,6 +115,25 @@ def test_only_what_was_copied_is_dropped(
         assert down.returncode == 0, down.stderr
     ids = "id, name, old"
     assert contract.database.rows(f"SELECT ({ids})::text FROM orders ORDER BY id") == before
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["each its transaction", "one transaction"])
+@pytest.mark.parametrize("what", ["columns", "table"])
+def test_a_script_whose_contract_is_refused_stamps_nothing(
+    contract: Project, what: str, together: bool
+) -> None:
+    """The gate is open; a client takes each failed statement back, goes on, and knows no psql commands."""
+    takes_old(contract, "text", "'a'", "'b'")
+    if what == "table":
+        contract.edit(CONTRACT, ("TABLES = []", 'TABLES = ["orders"]'), ('{"orders": ["old"]}', "{}"))
+    if together:
+        contract.edit("migrations/env.py", TOGETHER)
+    contract.database.run("CREATE VIEW shown AS SELECT old FROM orders")
+    before = contents(contract.database)
+    script = without_psql_commands(contract.script("a1:b2"))
+    feed(contract.database, "\\set ON_ERROR_ROLLBACK on\n" + script)
+    assert contract.database.value("SELECT version_num FROM alembic_version") == "a1"
+    assert contents(contract.database) == before
 
 
 @pytest.mark.parametrize("kind", ["orders", "orders[]", "an_order", "orders_of"])

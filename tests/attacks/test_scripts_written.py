@@ -191,6 +191,23 @@ def test_a_body_that_cannot_be_held_together_is_refused_when_the_script_is_writt
     assert "c3" in done.stderr
 
 
+@pytest.mark.parametrize("fails", ["first", "last"])
+def test_of_a_body_that_fails_in_the_middle_nothing_more_is_done(gated: Project, fails: str) -> None:
+    """In a client that takes a failed statement back and goes on, and that knows no psql commands; the gate is open."""
+    copied = 'op.execute("INSERT INTO new_orders SELECT id FROM old_orders")'
+    wrong = 'op.execute("INSERT INTO new_orders SELECT 1 / 0 FROM old_orders")'
+    body = {"first": [wrong, copied, BODY], "last": [copied, BODY, wrong]}[fails]
+    gated.edit(CONTRACT, (BODY, "\n        ".join(body)))
+    approve(gated)
+    script = without_psql_commands(gated.script("b2:head"))
+    said = feed(gated.database, "\\set ON_ERROR_ROLLBACK on\n" + script)
+    assert "a statement between them has failed" in said
+    if fails == "first":
+        assert state_of(gated.database) == AT_B2
+    else:  # what was done before is committed by the client; what comes after is not, the version least of all
+        assert state_of(gated.database) == State("b2", None)
+
+
 def test_a_body_arrives_as_it_was_written(gated: Project) -> None:
     """Whatever is wrapped round a statement: quotes of every kind, percent signs and colons stay."""
     approve(gated)

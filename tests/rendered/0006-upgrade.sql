@@ -2731,7 +2731,7 @@ END $pipestate$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2742,13 +2742,14 @@ IF to_regclass('site_progress') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of site_progress, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0006/1', true);
 END $pipestate_$;
 
 -- what could not come back as it was: site_progress
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0006/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2872,13 +2873,14 @@ IF NOT applies THEN RETURN; END IF;
       array_to_string(the_columns, ', '), the_table, found);
   END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0006/2', true);
 END $pipestate_$;
 
 -- the archive, where it is missing
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0006/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -2899,13 +2901,14 @@ BEGIN
 )$ddl$;
   END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0006/3', true);
 END $pipestate_$;
 
 -- lock site_progress where needed: 200 ms at a time, for up to 60 s
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0006/3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -2958,13 +2961,14 @@ BEGIN
     pause := least(pause * 2, 2);
   END LOOP;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0006/4', true);
 END $pipestate_$;
 
 -- site_progress into the archive
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0006/4' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3019,13 +3023,14 @@ IF relation IS NULL OR NOT applies THEN RETURN; END IF;
   EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
   PERFORM set_config('search_path', path, true);
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0006/5', true);
 END $pipestate_$;
 
 -- the archive, where it is missing
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0006/5' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3047,14 +3052,16 @@ BEGIN
   END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('table', 'site_progress', '', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$ddl$;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0006/6', true);
 END $pipestate_$;
 
 DO $pipestate$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0006' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0006/6' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$UPDATE pipestate_alembic_version SET version_num='0006' WHERE pipestate_alembic_version.version_num = '0005'$stmt$;
+  PERFORM set_config('pipestate.step', '0006/7', true);
 END $pipestate$;
 
 COMMIT;

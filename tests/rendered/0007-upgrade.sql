@@ -3100,7 +3100,7 @@ END $pipestate$;
 DO $pipestate_$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3111,13 +3111,14 @@ IF to_regclass('sites') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_locks WHERE p
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('a Contract destroys something of sites, which the gate of this revision has not locked, so its rows were not looked at: name it in gate(..., lock=[...])');
 END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/1', true);
 END $pipestate_$;
 
 -- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: written while they were copied?
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/1' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3143,13 +3144,14 @@ IF to_regclass(the_copy) IS NULL THEN RETURN; END IF;
              late, the_table)), false);
   END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/2', true);
 END $pipestate_$;
 
 -- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites: what hangs on them
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/2' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3272,13 +3274,14 @@ numbers := ARRAY(SELECT attnum FROM pg_attribute
     'marks', coalesce(marks, '[]'), 'statistics', coalesce(statistics, '[]'),
     'sequences', coalesce(sequences, '[]'), 'grants', coalesce(grants, '[]'))))::text, true);
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/3', true);
 END $pipestate_$;
 
 -- what could not come back as it was: the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3402,13 +3405,14 @@ IF NOT applies THEN RETURN; END IF;
       array_to_string(the_columns, ', '), the_table, found);
   END IF;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/4', true);
 END $pipestate_$;
 
 -- the columns status, extraction_status, last_updated, last_deployed, last_extracted of sites go
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/4' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 DECLARE
@@ -3467,13 +3471,14 @@ SELECT string_agg(format('DROP COLUMN %I', attname), ', ' ORDER BY attnum) INTO 
   EXECUTE format('ALTER TABLE %s %s', relation, todo);
   PERFORM set_config('search_path', path, true);
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/5', true);
 END $pipestate_$;
 
 -- the archive, where it is missing
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/5' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3495,13 +3500,14 @@ BEGIN
   END IF;
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) VALUES ('columns', 'sites', '0007', coalesce(current_schema(), ''), '{"absent": true}') ON CONFLICT DO NOTHING$ddl$;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/6', true);
 END $pipestate_$;
 
 -- the archive, where it is missing
 DO $pipestate_$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/6' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$DO $pipestate$
 BEGIN
@@ -3524,14 +3530,16 @@ BEGIN
   EXECUTE $ddl$INSERT INTO pipestate_archive.manifest (kind, name, revision, origin, definition) SELECT 'comment', 'sites', '0007', coalesce(current_schema(), ''), jsonb_build_object('comment', obj_description(to_regclass('sites'), 'pg_class')) WHERE obj_description(to_regclass('sites'), 'pg_class') IS DISTINCT FROM 'Sites and the one account of their pipeline state: current_stage, counters, last error' ON CONFLICT (kind, name, revision) DO UPDATE SET definition = excluded.definition$ddl$;
   EXECUTE $ddl$COMMENT ON TABLE sites IS 'Sites and the one account of their pipeline state: current_stage, counters, last error'$ddl$;
 END $pipestate$$stmt$;
+  PERFORM set_config('pipestate.step', '0007/7', true);
 END $pipestate_$;
 
 DO $pipestate$
 BEGIN
-  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, so it does nothing');
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM '0007' OR current_setting('pipestate.step', true) IS DISTINCT FROM '0007/7' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the gate before this statement was not passed in this transaction, or a statement between them has failed, so it does nothing');
   END IF;
   EXECUTE $stmt$UPDATE pipestate_alembic_version SET version_num='0007' WHERE pipestate_alembic_version.version_num = '0006'$stmt$;
+  PERFORM set_config('pipestate.step', '0007/8', true);
 END $pipestate$;
 
 COMMIT;

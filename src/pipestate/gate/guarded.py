@@ -4,6 +4,9 @@ From the gate to the end of the script every statement, Alembic's own version ro
 that asks for the mark first. A later revision cannot see the mark of an earlier transaction: it asserts what
 the version table must say when everything before it was committed, and leaves a mark of its own. So a psql
 that goes on after errors, or a script that is pasted from its middle, drops and stamps nothing.
+
+Each statement also asks for the one before it, which left its number: where a client takes back a statement that failed,
+and goes on in the same transaction, a copy that was not made is not followed by the drop, nor a drop by the version.
 """
 
 import re
@@ -25,7 +28,11 @@ _NOT_IN_A_BLOCK = re.compile(
 )
 _INTO = re.compile(r"(?is)^\s*(with\b.*\)\s*)?select\b(?:(?!\bfrom\b|').)*?\binto\b")
 _RUNNING = re.compile(r"-- Running \w+ .*->\s*(?P<to>\S*)")
-WITHOUT_MARK = "the gate before this statement was not passed in this transaction, so it does nothing"
+WITHOUT_MARK = (
+    "the gate before this statement was not passed in this transaction, or a statement between them has failed, so it "
+    "does nothing"
+)
+STEP = "pipestate.step"
 
 
 @dataclass
@@ -38,6 +45,7 @@ class GuardedOutput:
     heads: Collection[str] = ()
     in_transaction: bool = True
     between_revisions: bool = False
+    done: int = 0
 
     def output(self, text: str) -> None:
         """Write one statement of Alembic's, guarded by what it needs there; a comment needs nothing."""
@@ -80,19 +88,26 @@ BEGIN
   END IF;
   PERFORM {setting(self.mark)};
 END """
+        self.done = 0
         self.write(f"DO {sql.dollar(body, 'pipestate')};")
 
     def _asking_for_the_mark(self, text: str) -> str:
         statement = text.strip().removesuffix(";")
         self._refuse_what_cannot_wait(statement)
+        before, self.done = self.done, self.done + 1
+        left_out = f" OR {_is_not(self._step(before))}" if before else ""
         body = f"""
 BEGIN
-  IF {is_missing(self.mark)} THEN
+  IF {is_missing(self.mark)}{left_out} THEN
     {sql.refusal(WITHOUT_MARK)}
   END IF;
   EXECUTE {sql.dollar(statement, "stmt")};
+  PERFORM set_config('{STEP}', {sql.literal(self._step(self.done))}, true);
 END """
         return f"DO {sql.dollar(body, 'pipestate')};"
+
+    def _step(self, number: int) -> str:
+        return f"{self.mark}/{number}"
 
     def _asking_for_the_version(self, text: str) -> str:
         """Guard a statement outside a transaction, where no mark lives, by the version row of what came before."""
@@ -107,6 +122,11 @@ END """
                 f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that asks for the "
                 "gate's mark cannot run it. Put it before the gate, or into a revision without --sql"
             )
+
+
+def _is_not(step: str) -> str:
+    """Write the condition that another statement than this one was the last."""
+    return f"current_setting('{STEP}', true) IS DISTINCT FROM {sql.literal(step)}"
 
 
 def _is_comment(text: str) -> bool:
@@ -127,3 +147,4 @@ def guard_output(context: MigrationContext, revision: str) -> None:
         context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, guarded.version_applied)
     guarded.mark = revision
     guarded.between_revisions = False
+    guarded.done = 0
