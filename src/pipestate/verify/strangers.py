@@ -23,11 +23,13 @@ _OWNERS = f"""SELECT 'the schema {SCHEMA}'::text AS what, n.nspowner AS owner
     SELECT '{SCHEMA}.' || c.relname::text, c.relowner
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
-_I_AM_SUPERUSER = "(SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)"
+# This role, and whether it is a superuser, without a look into the catalogue of roles: a new session has none of it yet.
+ME = "pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid"
+_I_AM_SUPERUSER = "pg_catalog.current_setting('is_superuser') = 'on'"
 VERSION_TABLE = "pipestate.version_table"
 # This role, one of which it is a member, a superuser, the database's owner, or who owns the table in which the chain
 # keeps its version: he migrates. A superuser counts as a member of nothing: else he would trust everybody.
-_TRUSTED = f"""(o.owner = (SELECT me.oid FROM pg_catalog.pg_roles me WHERE me.rolname = current_user)
+_TRUSTED = f"""(o.owner = {ME}
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)

@@ -4,6 +4,7 @@ from sqlalchemy import Connection
 
 from pipestate.engines.engine import engine_of
 from pipestate.errors import Unreachable
+from pipestate.verify.strangers import ME
 
 SUPERUSER = (
     "checks run as a superuser: whatever function they call runs with all rights. Give verify a role that can only "
@@ -51,6 +52,14 @@ WITH place AS MATERIALIZED (
 SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted
 """
 
+# Whether there is anything that PLANTED could find: most often nobody else has made a function, and a new session is
+# asked a short question instead of a long one.
+MAY_BE_PLANTED = f"""
+SELECT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid >= 16384::oid AND p.proowner <> {ME})
+  OR EXISTS (SELECT FROM pg_catalog.pg_operator o WHERE o.oid >= 16384::oid AND o.oprowner <> {ME})
+  OR EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = current_user AND n.nspowner <> {ME})
+"""
+
 PLANTED_BY_OTHERS = (
     "somebody else has put names of the server's, or a schema of this role's name, on the search path: {found}. A check "
     "may read them instead of what was meant"
@@ -60,7 +69,7 @@ PLANTED_BY_OTHERS = (
 AROUND = f"""
 SELECT pg_catalog.current_setting('is_superuser') = 'on', pg_catalog.pg_is_in_recovery(),
        (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - pg_catalog.pg_last_xact_replay_timestamp())),
-       ({OTHERS_MAY_CREATE}), ({PLANTED})
+       ({OTHERS_MAY_CREATE}), ({MAY_BE_PLANTED})
 """
 
 
@@ -68,7 +77,7 @@ def look_around(connection: Connection) -> tuple[str, ...]:
     """List what a reader of the report should know about the session that made it."""
     if not engine_of(connection).HAS_ROLES:
         return ()
-    superuser, standby, age, open_schemas, planted = connection.exec_driver_sql(
+    superuser, standby, age, open_schemas, may_be_planted = connection.exec_driver_sql(
         AROUND, execution_options={"no_parameters": True}
     ).one()
     found = [_standby(age)] if standby else []
@@ -79,7 +88,7 @@ def look_around(connection: Connection) -> tuple[str, ...]:
             f"other roles may create functions in {open_schemas}, which is on the search path: a check could call "
             f"theirs instead of the server's. REVOKE CREATE ON SCHEMA {open_schemas.split(', ')[0]} FROM PUBLIC"
         )
-    if planted:
+    if planted := _planted(connection) if may_be_planted else None:
         found.append(
             f"{PLANTED_BY_OTHERS.format(found=planted)}, so trust no verdict, and no gate opens, before they are gone"
         )
@@ -99,6 +108,12 @@ def find_planted(connection: Connection) -> str | None:
     """Name what somebody else has put where a check may read it instead of what was meant."""
     if not engine_of(connection).HAS_ROLES:
         return None
+    if not connection.exec_driver_sql(MAY_BE_PLANTED, execution_options={"no_parameters": True}).scalar():
+        return None
+    return _planted(connection)
+
+
+def _planted(connection: Connection) -> str | None:
     found = connection.exec_driver_sql(PLANTED, execution_options={"no_parameters": True}).scalar()
     return str(found) if found else None
 
