@@ -26,7 +26,12 @@ def split(text: str) -> tuple[str, str]:
 
 def test_a_value_is_not_read_as_a_name() -> None:
     """A check may compare with `<<`: what is filled in is data."""
-    values = {"passed": "'<<tables>> \\1'", "tables": "'orders'", "not_locked": "false", "broken_off": "RETURN;"}
+    values = {
+        "passed": "'<<tables>> \\1'",
+        "tables": "'orders'",
+        "not_locked": "false",
+        "broken_off": "RETURN;",
+    }
     assert "IS DISTINCT FROM '<<tables>> \\1'" in filled("after_first_pass", **values)
 
 
