@@ -36,8 +36,16 @@ def test_each_arm_is_compared_with_its_own_idle_arm() -> None:
         "down": replace(ARM, longest=0.06),
         "idle down": replace(ARM, longest=0.1),
     }
-    stall, _ = goals(arms, 20_000)
-    assert stall.value == pytest.approx(2.0)
+    up, down, _ = goals(arms, 20_000)
+    assert [up.value, down.value] == pytest.approx([2.0, 0.6])
+
+
+def test_the_way_back_is_set_beside_the_source_apart() -> None:
+    longest = {"expand": 0.01, "up": 0.02, "down": 0.06, "seed": 2.0}
+    arms = {name: replace(ARM, longest=took) for name, took in longest.items()}
+    arms |= {f"idle {name}": ARM for name in ("expand", "up", "down")}
+    *_, up, back = goals(arms, 20_000)
+    assert [up.value, back.value] == pytest.approx([0.01, 0.03])
 
 
 def test_a_stall_is_that_of_the_quietest_round_and_a_lock_the_longest_of_all() -> None:
@@ -77,7 +85,9 @@ def test_the_page_has_a_row_for_every_arm_and_its_idle_arm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, figures = tmp_path / "scale.md", tmp_path / "contract.json"
-    parts = (f"<!-- measured: {name} -->\nold\n<!-- end -->\n" for name in ("contract", "past", "others"))
+    parts = (
+        f"<!-- measured: {name} -->\noutdated\n<!-- end -->\n" for name in ("contract", "past", "others")
+    )
     page.write_text(f"before\n{''.join(parts)}after\n", encoding="utf-8")
     names = ("0006 and 0007", "back to 0005", "idle: 0006 and 0007", "idle: back to 0005")
     machine = json.loads(_results.FILE.read_text(encoding="utf-8")).popitem()[1]["machine"]
@@ -93,6 +103,6 @@ def test_the_page_has_a_row_for_every_arm_and_its_idle_arm(
     written = page.read_text(encoding="utf-8")
     assert written.startswith("before\n<!--")
     assert written.endswith("-->\nafter\n")
-    assert "old" not in written
+    assert "outdated" not in written
     assert "| no migration, beside 0006 and 0007 | 1 s |" in written
     assert "| no migration, beside back to 0005 | 1 s |" in written
