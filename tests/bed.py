@@ -112,7 +112,9 @@ class Database:
 
     def __post_init__(self) -> None:
         if self.keeps_session and not self.is_sqlite:
-            self.engine = create_engine(self.url, pool_size=1, max_overflow=20, pool_pre_ping=True)
+            self.engine = create_engine(
+                self.url, pool_size=1, max_overflow=20, pool_pre_ping=True, use_native_hstore=False
+            )
             event.listen(self.engine, "reset", _discard_all)
         else:
             self.engine = create_engine(self.url, poolclass=NullPool)
@@ -211,8 +213,7 @@ class Postgres:
         if clone:
             idle = f"FROM pg_stat_activity WHERE datname = '{template}' AND state = 'idle'"
             self._execute(f"SELECT pg_terminate_backend(pid) {idle}")
-        source = f'TEMPLATE "{template}"' if template else "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
-        self._execute(f"CREATE DATABASE {name} {source}{self._strategy}")
+        self._execute(f'CREATE DATABASE {name} TEMPLATE "{template or self._visited}"{self._strategy}')
         return Database(self.admin.set(database=name), keeps_session=not clone)
 
     def drop(self, database: Database) -> None:
@@ -231,6 +232,16 @@ class Postgres:
         for name in self.templates.values():
             self.drop(Database(self.admin.set(database=name)))
         self.engine.dispose()
+
+    @cached_property
+    def _visited(self) -> str:
+        """An empty database on which somebody has been: the first session writes down what each later one reads."""
+        name = self.templates["empty"] = f"pipestate_{uuid.uuid4().hex[:16]}"
+        self._execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'{self._strategy}")
+        visitor = Database(self.admin.set(database=name))
+        visitor.run("SELECT 1")
+        visitor.leave()
+        return name
 
     @cached_property
     def _strategy(self) -> str:

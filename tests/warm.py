@@ -1,33 +1,28 @@
-"""What the server in `programs` has done before it forks: commands are imported, the shipped pages are read."""
+"""What the server in `programs` has done before it forks: everything is imported, the shipped pages are read."""
 
 import importlib
 import pkgutil
 from contextlib import chdir
 from pathlib import Path
 
-import pipestate.cli
-import pipestate.pipeline.cli
+import pipestate
 from pipestate.runbook.find import every_runbook
 from programs import collect_seldom
 
 USED = (
     "alembic.config",
-    "pipestate.environment.migrate",
-    "pipestate.gate",
-    "pipestate.pipeline.reconcile",
-    "pipestate.render.console",
+    "logging.config",
     "psycopg2.extras",
+    "redis.asyncio",
     "rich.markdown",
     "rich.table",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
+    "typer.rich_utils",
 )
-COMMANDS = (
-    f"{package.__name__}.{module.name}"
-    for package in (pipestate.cli, pipestate.pipeline.cli)
-    for module in pkgutil.iter_modules(package.__path__)
-)
-for name in (*USED, *COMMANDS):
+PROGRAMS = ("pipestate.__main__", "pipestate.rehearse.child", "pipestate.rehearse.copying.reaper")
+OURS = (module.name for module in pkgutil.walk_packages(pipestate.__path__, "pipestate."))
+for name in (*USED, *(name for name in OURS if name not in PROGRAMS)):
     importlib.import_module(name)
 
 with chdir(Path(__file__).parents[1]):  # a page is known by its text, and by its path from there

@@ -1,8 +1,7 @@
 """Alembic as a DBA types it: exit codes, one clear sentence, no traceback, no password."""
 
+import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +9,7 @@ from alembics import ROOT, Chain, run_alembic
 from bed import Database, Postgres
 from counted_site import wait_for_locks
 from legacy import fill_legacy
+from programs import watched
 
 PASSWORD = "s3cr3t-pa55w0rd"
 
@@ -127,17 +127,12 @@ def test_ctrl_c_while_waiting_for_a_lock(pg_legacy: Chain) -> None:
     pg_legacy.upgrade("0002")
     with pg_legacy.database.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE sites IN ACCESS SHARE MODE")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "alembic", "-x", f"url={pg_legacy.database.text}", "upgrade", "0003"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_for_locks(pg_legacy.database, 1)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-    assert process.returncode != 0
+        argv = ["alembic", "-x", f"url={pg_legacy.database.text}", "upgrade", "0003"]
+        with watched(argv, cwd=ROOT, environment=os.environ) as program:
+            wait_for_locks(pg_legacy.database, 1)
+            program.send_signal(signal.SIGINT)
+            _, err = program.communicate(timeout=30)
+    assert program.returncode != 0
     assert "Traceback" not in err
     assert "nothing is half done" in err
     assert pg_legacy.revision() == "0002"

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from bed import Database
 from contracted import Contracted
 from miniatures import copy_project
 from pipestate.ddl.failure import MigrationError
-from programs import run_program
+from programs import run_program, watched
 
 TIMES = "SELECT times, count(*) FROM orders GROUP BY times"
 
@@ -86,20 +85,18 @@ def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
 
 def test_killed_in_the_middle_it_goes_on_and_no_row_is_updated_twice(project: Contracted) -> None:
     upgrade(project, "b2")
-    command = [sys.executable, "-m", "pipestate", "backfill", "state", "--batch-size", "20"]
+    command = ["pipestate", "backfill", "state", "--batch-size", "20"]
     environment = {**os.environ, "DATABASE_URL": project.database.text}
     for end in (signal.SIGKILL, signal.SIGINT):
-        with subprocess.Popen(
-            command, cwd=project.root, env=environment, stderr=subprocess.PIPE, text=True
-        ) as process:
+        with watched(command, cwd=project.root, environment=environment) as program:
             before = batches(project.database)
             patience = time.monotonic() + 20
             while batches(project.database) < before + 5 and time.monotonic() < patience:
                 time.sleep(0.02)
-            process.send_signal(end)
-            _, said = process.communicate(timeout=20)
+            program.send_signal(end)
+            _, said = program.communicate(timeout=20)
         assert batches(project.database) >= before + 5, said
-    assert process.returncode == 3
+    assert program.returncode == 3
     assert "interrupted: " in said
     assert "; the same command goes on there" in said
     done = pipestate(project, "backfill", "state")

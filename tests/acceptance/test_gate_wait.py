@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attacks import orders
-from attacks.attacked import finish
+from attacks.attacked import Started, finish
 from attacks.orders import approve
 from attacks.project import Project, lay_out
 from bed import Database, Postgres
@@ -25,7 +24,7 @@ def gated(postgres: Postgres, tmp_path: Path) -> Iterator[Project]:
 
 
 @contextmanager
-def waiting(project: Project, *options: str) -> Iterator["subprocess.Popen[str]"]:
+def waiting(project: Project, *options: str) -> Iterator[Started]:
     """Start to wait; go on when it has said what is missing."""
     with project.running("-m", "pipestate", "gate", "orders/ready", *options) as process:
         assert process.stderr is not None

@@ -6,8 +6,6 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from alembics import ROOT, Chain
 from bed import Database, Sqlite
 from legacy import fill_legacy
 from pipestate.pipeline.demo import scene
+from programs import run_program
 from queue_beds import RqBed
 from stuck_sites import Pipeline
 from terminal import Typed, in_terminals, plain
@@ -167,15 +166,8 @@ def test_long_work_has_a_bar_on_a_terminal_and_none_in_a_pipe(place: tuple[Path,
     command = ["backfill", "--dry-run", "--threshold-hours", "1"]
     (written,) = in_terminals([Typed(command)], cwd=directory, **environment)
     assert re.search(r"counting ━+ \d+/\d+ .*sites/s", plain(written))
-    done = subprocess.run(
-        [sys.executable, "-m", "pipestate", *command],
-        cwd=directory,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    done = run_program(["pipestate", *command], cwd=directory, environment={**os.environ, **environment})
+    assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
 
 

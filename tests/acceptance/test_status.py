@@ -1,19 +1,15 @@
 """`pipestate status`, `plan` and `history` as people and programs read them: pictures, JSON with its schema, a watch."""
 
-import fcntl
 import json
 import os
-import pty
 import select
 import signal
-import struct
 import subprocess
-import sys
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +19,8 @@ import pytest
 from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
 from legacy import fill_legacy_at
-from programs import run_program
-from terminal import plain
+from programs import run_program, start
+from terminal import on_terminal, open_terminal, plain
 from weeks import let_weeks_pass
 
 RENDER = ROOT / "src" / "pipestate" / "render"
@@ -203,7 +199,7 @@ def test_an_older_ledger_is_one_line_and_the_rest_is_shown(legacy_0005: Database
 class Watched:
     """A command on a terminal that somebody looks at while it runs."""
 
-    process: "subprocess.Popen[bytes]"
+    process: ForkServerProcess
     terminal: int
     written: str = ""
 
@@ -216,11 +212,12 @@ class Watched:
         self.written = ""
 
     def end(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        while self.process.poll() is None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGINT)
+        while self.process.exitcode is None:
             self._read()
         self._read()
-        return self.process.returncode
+        return self.process.exitcode
 
     def _read(self) -> None:
         if select.select([self.terminal], [], [], 0.1)[0]:
@@ -232,23 +229,17 @@ class Watched:
 
 @contextmanager
 def watching(database: Database, *arguments: str, lines: int = 200) -> Iterator[Watched]:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipestate", "status", *arguments],
-        cwd=ROOT,
-        env={**clean, "DATABASE_URL": database.text, "TERM": "xterm-256color"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
+    ours, theirs = open_terminal(100, lines)
+    environment = on_terminal({"DATABASE_URL": database.text})
+    process = start(
+        ["pipestate", "status", *arguments], cwd=ROOT, environment=environment, out=theirs, err=theirs
     )
     os.close(theirs)
     try:
         yield Watched(process, ours)
     finally:
         process.kill()
-        process.wait()
+        process.join()
         os.close(ours)
 
 

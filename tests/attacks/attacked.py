@@ -19,12 +19,13 @@ from functools import cache
 from pathlib import Path
 
 from bed import Database
-from programs import run_program
+from programs import Watched, run_program, watched
 
 PYTHON = os.environ.get("PIPESTATE_ATTACK_PYTHON", sys.executable)
 PATIENCE_S = 120
 
 Done = subprocess.CompletedProcess[str]
+Started = subprocess.Popen[str] | Watched
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -65,14 +66,17 @@ def _forks() -> "subprocess.Popen[str]":
 
 
 @contextmanager
-def running(
-    *argv: str, cwd: Path, environment: Mapping[str, str] | None = None
-) -> Iterator["subprocess.Popen[str]"]:
+def running(*argv: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Started]:
     """Start `-m alembic …` or any other arguments of Python; end it, where the caller has not seen its end."""
+    everything = {**os.environ, **(environment or {})}
+    if sys.executable == PYTHON and argv[0] == "-m":
+        with watched(argv[1:], cwd=cwd, environment=everything) as program:
+            yield program
+        return
     with subprocess.Popen(
         [PYTHON, *argv],
         cwd=cwd,
-        env={**os.environ, **(environment or {})},
+        env=everything,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -84,9 +88,10 @@ def running(
             process.kill()
 
 
-def finish(process: "subprocess.Popen[str]", *, patience_s: float = PATIENCE_S) -> Done:
+def finish(process: Started, *, patience_s: float = PATIENCE_S) -> Done:
     """Wait for its end, and return it as `run` does."""
     out, err = process.communicate(timeout=patience_s)
+    assert process.returncode is not None
     return Done(process.args, process.returncode, out, err)
 
 

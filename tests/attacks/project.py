@@ -1,13 +1,12 @@
 """A project that is attacked: a copy of one of `tests/projects`, and a database of its own."""
 
 import shutil
-import subprocess
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from attacks import attacked
-from attacks.attacked import Done
+from attacks.attacked import Done, Started
 from bed import Database
 
 PROJECTS = Path(__file__).parents[1] / "projects"
@@ -29,7 +28,7 @@ class Project:
         wanted = {**self.environment, **environment}
         return attacked.run("pipestate", *arguments, cwd=cwd or self.root, environment=wanted)
 
-    def running(self, *arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+    def running(self, *arguments: str) -> AbstractContextManager[Started]:
         """Start Python with these arguments, `-m`, `alembic`, …, and go on."""
         return attacked.running(*arguments, cwd=self.root, environment=self.environment)
 

@@ -1,43 +1,36 @@
 """A command on a terminal of a given width: every byte that it writes there."""
 
-import fcntl
 import os
-import pty
-import struct
 import subprocess
-import termios
+import sys
+from collections.abc import Callable, Sequence
 
 from attacks.attacked import PATIENCE_S, PYTHON
 from attacks.project import Project
+from programs import start
+from terminal import on_terminal, open_terminal, read_all
 
 
 def on_screen(project: Project, *arguments: str, columns: int = 100) -> str:
     """Run `python -m …` on a terminal, and return what it wrote, colours and all."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    clean = {
-        name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")
-    }
-    process = subprocess.Popen(
-        [PYTHON, "-m", *arguments],
-        cwd=project.root,
-        env={**clean, **project.environment, "TERM": "xterm-256color"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    ours, theirs = open_terminal(columns)
+    wait = _start(project, arguments, theirs)
     os.close(theirs)
-    written = _read_all(ours)
-    process.wait(PATIENCE_S)
+    written = read_all(ours)
+    wait(PATIENCE_S)
     return written.decode(errors="replace")
 
 
-def _read_all(terminal: int) -> bytes:
-    written = b""
-    try:
-        while chunk := os.read(terminal, 65536):
-            written += chunk
-    except OSError:  # Linux says EIO when the other side is closed
-        pass
-    os.close(terminal)
-    return written
+def _start(project: Project, arguments: Sequence[str], terminal: int) -> Callable[[float], object]:
+    """Start it there, and return how to wait for it."""
+    environment = on_terminal(project.environment)
+    if sys.executable == PYTHON:
+        return start(arguments, cwd=project.root, environment=environment, out=terminal, err=terminal).join
+    return subprocess.Popen(
+        [PYTHON, "-m", *arguments],
+        cwd=project.root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+    ).wait

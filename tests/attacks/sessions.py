@@ -1,6 +1,5 @@
 """Other sessions: who holds a lock, who waits for one, and what is running; polled, never slept for."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +8,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from attacks.attacked import Started
 from bed import Database
 
 PATIENCE_S = 30.0
@@ -70,6 +70,6 @@ def sessions(database: Database) -> int:
     return int(str(database.value(query)))
 
 
-def has_ended(*processes: "subprocess.Popen[str]") -> bool:
+def has_ended(*processes: Started) -> bool:
     """Whether one of them is no longer running, so that nobody need wait for what it would have done."""
     return any(process.poll() is not None for process in processes)

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from alembics import ROOT, Chain
-from attacks.attacked import Done, finish, install_ledger, running
+from attacks.attacked import Done, Started, finish, install_ledger, running
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, assert_refused, state_of
 from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, uncommitted, wait_until, waits_for_lock
@@ -39,7 +39,7 @@ def slow(gated: Project) -> Project:
     return gated
 
 
-def wait_for_query(project: Project, process: "subprocess.Popen[str]") -> None:
+def wait_for_query(project: Project, process: Started) -> None:
     wait_until(lambda: has_ended(process) or is_running(project.database, "slow()"), "the query runs")
     assert not has_ended(process), finish(process).stderr
 
@@ -149,7 +149,7 @@ def test_ctrl_c_while_a_webhook_does_not_answer(gated: Project) -> None:
     assert gated.database.value("SELECT count(*) FROM pipestate.run WHERE event = 'verify'") == 1
 
 
-def ended_or_running(process: "subprocess.Popen[str]", database: Database) -> bool:
+def ended_or_running(process: Started, database: Database) -> bool:
     return has_ended(process) or is_running(database, "slow()")
 
 

@@ -30,7 +30,7 @@ def upgrades_at_once(world: World, number: int) -> list[Complaint]:
             running.enter_context(started(case.argv, cwd=case.cwd, environment=case.environment))
             for _ in range(number)
         ]
-        done = [program.wait() for program in programs]
+        done = [program.finish() for program in programs]
     failed = [each for each in done if each.returncode]
     told = [Complaint("unfinished", f"exit {each.returncode}: {each.stderr[-300:]}") for each in failed]
     told += [Complaint("tracebacks", each.stderr[-800:]) for each in done if "Traceback" in each.stderr]

@@ -104,7 +104,7 @@ def strike(world: World, subject: Subject, fault: str, fraction: float) -> Strik
         program.process.join(fraction * pace.seconds)
         waited = time.monotonic() - start
         hit = FAULTS[fault](world, case, program)
-        done = program.wait()
+        done = program.finish()
     pace.learn(waited, fraction, hit=hit)
     printed, told = [done.stdout + done.stderr], []
     if done.returncode:
@@ -163,7 +163,7 @@ def _run_alone(world: World, subject: Subject) -> Undisturbed:
     with started(case.argv, cwd=case.cwd, environment=case.environment) as program:
         _wait_for_connection(world, case, program, "sessions ended")
         connected = time.monotonic()
-        done = program.wait()
+        done = program.finish()
     end = time.monotonic()
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     reference = Undisturbed(end - start, end - connected, case.look(), schema_of(case))

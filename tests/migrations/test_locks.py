@@ -3,11 +3,10 @@
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg2.extensions
@@ -26,7 +25,7 @@ from pipestate.ddl.postgresql import waiting
 from pipestate.embedded import embedded_server
 from pipestate.errors import PipestateError
 from pipestate.interrupt import listen
-from programs import started
+from programs import run_at_once
 from standby import restart
 from through import connected
 
@@ -194,10 +193,7 @@ def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
 
 
 def test_twelve_upgrades_at_once_all_exit_zero(pg_chain: Chain) -> None:
-    argv = ["alembic", "-x", f"url={pg_chain.database.text}", "upgrade", "head"]
-    with ExitStack() as running:
-        programs = [running.enter_context(started(argv, cwd=ROOT, environment=os.environ)) for _ in range(12)]
-        ends = [program.wait() for program in programs]
+    ends = upgrade_at_once(pg_chain, 12)
     assert [end.returncode for end in ends] == [0] * 12, ends
     worked = [end for end in ends if "Running upgrade" in end.stderr]
     assert len(worked) == 1, "more than one of them did something"
@@ -206,16 +202,8 @@ def test_twelve_upgrades_at_once_all_exit_zero(pg_chain: Chain) -> None:
 
 def upgrade_at_once(chain: Chain, number: int) -> "list[subprocess.CompletedProcess[str]]":
     """Run `alembic upgrade head` in that many processes, all of them at the same time."""
-    argv = [sys.executable, "-m", "alembic", "-x", f"url={chain.database.text}", "upgrade", "head"]
-    processes = [
-        subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(number)
-    ]
-    ends = []
-    for process in processes:
-        out, err = process.communicate(timeout=240)
-        ends.append(subprocess.CompletedProcess(argv, process.returncode, out, err))
-    return ends
+    argv = ["alembic", "-x", f"url={chain.database.text}", "upgrade", "head"]
+    return run_at_once([argv] * number, cwd=ROOT, environment=os.environ)
 
 
 def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:

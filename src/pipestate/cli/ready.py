@@ -2,12 +2,13 @@
 
 Newer versions of Typer convert every value with pydantic, whose import takes longer than all the rest of
 `--version`; even a default, or the text of an option that takes text. Where a value is what the command wants,
-or is a plain number or one of a few words that it takes, it is passed on; everything else is left to Typer, and so
+or is a path, a plain number or one of a few words that it takes, it is passed on; everything else is left to Typer, and so
 is whatever is wrong.
 """
 
 import re
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 PLAIN = (str, bool, int, float)
@@ -15,6 +16,8 @@ NUMBERS = {
     int: re.compile(r"0|[1-9][0-9]{0,8}"),
     float: re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?"),
 }
+# What an option may want of its path; then Typer looks at it.
+WISHES = ("exists", "resolve_path", "allow_dash", "path_type")
 
 
 class Ready:
@@ -54,8 +57,10 @@ def ready(params: list[Any]) -> list[Any]:
 
 
 def _read(text: str, descriptor: Any) -> object | None:
-    """Read a plain number within its limits, or a word of a list; None for anything else."""
+    """Read a path, a plain number within its limits, or a word of a list; None for anything else."""
     kind, limits = descriptor.annotation, descriptor.parameter_info
+    if kind is Path and not any(getattr(limits, wish) for wish in WISHES):
+        return Path(text)
     if kind in NUMBERS and NUMBERS[kind].fullmatch(text):
         number = kind(text)
         fits = (limits.min is None or number >= limits.min) and (limits.max is None or number <= limits.max)
@@ -68,4 +73,6 @@ def _read(text: str, descriptor: Any) -> object | None:
 def _is_one(value: object, annotation: object) -> bool:
     if not isinstance(annotation, type):
         return False
+    if annotation is Path:
+        return isinstance(value, Path)
     return type(value) is annotation and (annotation in PLAIN or issubclass(annotation, Enum))

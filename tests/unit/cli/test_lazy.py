@@ -63,11 +63,14 @@ def loaded(*arguments: str) -> set[str]:
                 "0.5",
                 "--format",
                 "junit",
+                "--output",
+                "/dev/null",
                 "--database-url",
                 "sqlite:///no-such-file",
             ],
             {"alembic", "rich", "pipestate.pipeline"},
         ),
+        (["report", "--database-url", "sqlite:///no-such-file"], {"alembic", "pipestate.pipeline"}),
         (
             ["verify", "--json", "--database-url", "sqlite:///no-such-file"],
             {

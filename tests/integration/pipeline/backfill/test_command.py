@@ -1,8 +1,5 @@
 """`pipestate backfill` in a shell: what it prints, how it ends, and what it survives."""
 
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +8,7 @@ import pytest
 
 from alembics import ROOT, Chain
 from bed import Database, Postgres, Sqlite
+from programs import run_at_once, run_program, started
 from stale_rows import LIVE, Stuck, fill_expanded
 
 OUTCOMES = ["migrated", "completed without documents", "already moved on", "orphaned", "failed"]
@@ -151,9 +149,8 @@ def test_wrong_usage_is_one_sentence_and_exit_2(stuck: Stuck, arguments: list[st
 
 
 def test_no_storage_directory_at_all_is_exit_2(stuck: Stuck) -> None:
-    command = [sys.executable, "-m", "pipestate", "backfill", "--dry-run"]
     environment = {name: value for name, value in stuck.environment.items() if name != "STORAGE_DIR"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = run_program(["pipestate", "backfill", "--dry-run"], cwd=ROOT, environment=environment)
     assert done.returncode == 2
     assert "--storage-dir or STORAGE_DIR" in done.stderr
 
@@ -203,13 +200,13 @@ def test_killed_in_the_middle_a_rerun_ends_as_if_nothing_had_happened(
 ) -> None:
     whole = Stuck(postgres.create(str(crowd.database.url.database)), crowd.root)
     assert whole.command().returncode == 0
-    command = [sys.executable, "-m", "pipestate", "backfill", "--batch-size", "1"]
-    process = subprocess.Popen(command, cwd=ROOT, env=crowd.environment, stdout=subprocess.DEVNULL)
+    command = ["pipestate", "backfill", "--batch-size", "1"]
     written = "SELECT count(*) FROM sites WHERE current_stage IS NOT NULL"
-    while process.poll() is None and int(str(crowd.database.value(written))) < 200:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    with started(command, cwd=ROOT, environment=crowd.environment) as program:
+        while program.process.is_alive() and int(str(crowd.database.value(written))) < 200:
+            time.sleep(0.01)
+        program.process.kill()
+        program.process.join(10)
     assert 200 <= int(str(crowd.database.value(written))) < 2000
     assert crowd.command().returncode == 0
     assert crowd.database.rows(STATE) == whole.database.rows(STATE)
@@ -219,19 +216,10 @@ def test_killed_in_the_middle_a_rerun_ends_as_if_nothing_had_happened(
 def test_two_at_once_do_no_harm(crowd: Stuck, postgres: Postgres) -> None:
     alone = Stuck(postgres.create(str(crowd.database.url.database)), crowd.root)
     assert alone.command().returncode == 0
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "pipestate", "backfill", "--batch-size", size],
-            cwd=ROOT,
-            env=crowd.environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for size in ("30", "70")
-    ]
-    printed = [process.communicate(timeout=60)[0] for process in processes]
-    migrated = [int(text.split()[-2].replace(",", "")) for text in printed]
-    assert [process.returncode for process in processes] == [0, 0]
+    commands = [["pipestate", "backfill", "--batch-size", size] for size in ("30", "70")]
+    ends = run_at_once(commands, cwd=ROOT, environment=crowd.environment)
+    migrated = [int(end.stdout.split()[-2].replace(",", "")) for end in ends]
+    assert [end.returncode for end in ends] == [0, 0]
     assert sum(migrated) == 2000
     assert crowd.database.rows(STATE) == alone.database.rows(STATE)
     postgres.drop(alone.database)
