@@ -8,7 +8,7 @@ WORKERS ?= 3
 SIZES  ?= 10000,100000,1000000,10000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lowest lint format long matrix faults browser screens rendered picture pictures bench scale clean
+.PHONY: help demo test scenes lowest lint format long matrix faults browser screens rendered picture pictures bench scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ $(READY): pyproject.toml
 demo: $(READY) ## show the main job on a PostgreSQL of its own, from a wheel
 	$(BIN)/pipestate demo
 
-test: $(READY) ## run the whole suite on real servers (WORKERS=3 tests at a time)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: $(READY) ## run the suite on real servers (WORKERS=3 tests at a time)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not scene' $(ARGS)
+
+scenes: $(READY) ## the stories that take long: wheel, demo, example, CI jobs, pages of the docs, rehearsals, faults
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m scene $(ARGS)
 
 $(LOWEST)/.ready: pyproject.toml tests/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)

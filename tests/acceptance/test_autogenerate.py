@@ -117,6 +117,7 @@ def indexes(database: Database) -> dict[str, list[str | None]]:
         return {str(index["name"]): index["column_names"] for index in found}
 
 
+@pytest.mark.scene
 def test_drops_become_a_contract_that_opens_and_comes_back(project: Project) -> None:
     database, before = project.database, indexes(project.database)
     said = must(project.alembic("check"), 255)

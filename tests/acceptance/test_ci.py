@@ -16,6 +16,8 @@ from ci import CI, runner, steps, workflow, yaml_of_the_page
 from github import ACTION, OURS, THEIRS, Runner
 from pages import lay_out
 
+pytestmark = pytest.mark.scene
+
 # The install step as it is, without a download: pip reads these.
 OFFLINE = {
     "PIP_NO_INDEX": "1",

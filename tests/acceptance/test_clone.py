@@ -14,6 +14,8 @@ from attacks.project import Project, lay_out
 from bed import Database, memory
 from pipestate.config import parse_url
 
+pytestmark = pytest.mark.scene
+
 CLONES = "pipestate-clone-*"
 
 

@@ -11,6 +11,8 @@ from attacks.project import Project, lay_out
 from bed import Database, Postgres
 from pipestate.render.compat import SCHEMA
 
+pytestmark = pytest.mark.scene
+
 STATEMENTS = """
 -- what the code of today runs
 SELECT id, old_status FROM orders WHERE id = $1;

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from alembics import ROOT
+
+pytestmark = pytest.mark.scene
 
 
 def test_the_database_of_the_tour_is_made_by_one_line_and_ended_by_another(tmp_path: Path) -> None:

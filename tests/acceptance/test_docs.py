@@ -146,6 +146,7 @@ def of_its_own(text: str, page: Path, database: Database) -> str:
     [pytest.param(page, page, id=page.name) for page in pages_that_run() if page.name not in RUN_ELSEWHERE],
     indirect=["world"],
 )
+@pytest.mark.scene
 def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, redis_url: str) -> None:
     directory = tmp_path / "project"
     directory.mkdir()

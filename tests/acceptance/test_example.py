@@ -17,6 +17,8 @@ from bed import Postgres
 from queue_beds import RqBed
 from stuck_sites import Pipeline
 
+pytestmark = pytest.mark.scene
+
 SITES = [f"site{number}.gov" for number in range(3)]
 DOCUMENTS = 4
 PATIENCE_S = 60

@@ -47,6 +47,7 @@ def test_when_the_time_is_over_the_answer_is_no(gated: Project) -> None:
     assert "Closed: orders/ready" in done.stdout
 
 
+@pytest.mark.scene
 def test_a_database_that_is_away_for_a_while_is_asked_again(gated: Project, postgres: Postgres) -> None:
     name = gated.database.url.database
     server = Database(postgres.admin)
@@ -62,6 +63,7 @@ def test_a_database_that_is_away_for_a_while_is_asked_again(gated: Project, post
         assert finish(process).returncode == 0
 
 
+@pytest.mark.scene
 def test_one_that_does_not_come_back_could_not_be_evaluated(gated: Project, postgres: Postgres) -> None:
     name = gated.database.url.database
     with waiting(gated, "--wait", "3s", "--json") as process:

@@ -10,6 +10,8 @@ from ci import committed, git, runner, steps, workflow
 from github import Done
 from miniatures import PROJECTS, copy_project
 
+pytestmark = pytest.mark.scene
+
 
 @pytest.fixture
 def branch(tmp_path: Path) -> Path:

@@ -242,6 +242,7 @@ def test_the_address_can_come_from_the_environment(lite: Book) -> None:
     ],
     ids=["500", "a redirect", "slow"],
 )
+@pytest.mark.scene
 def test_a_webhook_that_does_not_take_it_changes_nothing(
     lite: Book, replies: Callable[..., Reply] | None, said: str
 ) -> None:

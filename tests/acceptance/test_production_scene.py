@@ -14,6 +14,8 @@ from pipestate.pipeline.demo import scene
 from queue_beds import RqBed
 from stuck_sites import Pipeline
 
+pytestmark = pytest.mark.scene
+
 
 def fill(database: Database) -> None:
     with database.begin() as connection:

@@ -16,6 +16,8 @@ from bed import Database, Postgres
 from pipestate.render.rehearse_data import SCHEMA
 from terminal import Typed, in_terminals
 
+pytestmark = pytest.mark.scene
+
 LIMIT = "150ms"
 
 

@@ -3,9 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from alembics import psql
 from attacks.project import lay_out
 from bed import Database, Postgres
+
+pytestmark = pytest.mark.scene
 
 DEMAND = """
 ```sql

@@ -137,6 +137,7 @@ def test_a_script_installs_it(postgres: Postgres, tmp_path: Path) -> None:
     postgres.drop(database)
 
 
+@pytest.mark.scene
 def test_sign_offs_observations_soak_and_history_work_there(installed: Project) -> None:
     database = installed.database
     must(installed.pipestate("gate", "orders/quiet"), 1)

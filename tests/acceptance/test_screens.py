@@ -23,6 +23,8 @@ from stuck_sites import Pipeline
 from terminal import Typed, in_terminals, plain
 from weeks import let_weeks_pass
 
+pytestmark = pytest.mark.scene
+
 SCREENS = ROOT / "tests" / "screens"
 WRITE = "PIPESTATE_WRITE_SCREENS" in os.environ
 SCREEN_COMMANDS = {

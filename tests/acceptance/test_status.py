@@ -148,6 +148,7 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
         assert answer in said, answer
 
 
+@pytest.mark.scene
 def test_a_force_that_was_taken_back_is_said_to_be(legacy_0005: Database) -> None:
     """`for 0007` alone reads, the next night, as if the contract were done."""
     chain = Chain(legacy_0005)
@@ -243,6 +244,7 @@ def watching(database: Database, *arguments: str, lines: int = 200) -> Iterator[
         os.close(ours)
 
 
+@pytest.mark.scene
 def test_a_watch_looks_again_survives_a_lost_database_and_ends_with_ctrl_c(lite: Database) -> None:
     path = Path(str(lite.url.database))
     with watching(lite, "--every", "0.5") as watched:

@@ -424,6 +424,7 @@ def test_openmetrics_without_a_ledger_or_the_right_to_read_it(pg_chain: Chain, t
     )
 
 
+@pytest.mark.scene
 def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_there(
     pg: Database, tmp_path: Path
 ) -> None:

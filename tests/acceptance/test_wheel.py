@@ -16,6 +16,8 @@ from alembics import ROOT, Chain
 from html_pages import Html, must_be_whole
 from pages import commands, examples
 
+pytestmark = pytest.mark.scene
+
 ALEMBIC = "#!{python}\nfrom alembic.config import main\nmain(prog='alembic')\n"
 
 

@@ -15,6 +15,8 @@ from pages import Example, Shell, commands, examples
 from pipestate.ledger.tables import ledger_on
 from versions import needs_alembic
 
+pytestmark = pytest.mark.scene
+
 PAGE = ROOT / "docs" / "your-project.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 WEEK = TEXT[: TEXT.index("<!-- a week passes -->")].count("\n") + 1

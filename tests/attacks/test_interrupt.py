@@ -238,6 +238,7 @@ def test_ctrl_c_in_reconcile(pg_expanded: Chain, redis_url: str, tmp_path: Path)
         assert pipeline.queued() == []
 
 
+@pytest.mark.scene
 @pytest.mark.parametrize("after_s", [0.1, 1.5])
 def test_ctrl_c_in_the_demo(tmp_path: Path, after_s: float) -> None:
     """A terminal sends it to every process of the group: to the demo, and to the command that it runs."""

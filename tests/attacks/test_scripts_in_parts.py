@@ -15,6 +15,8 @@ from attacks.worlds import STRANGER, Standing
 from bed import Postgres
 from long import LONG, times
 
+pytestmark = pytest.mark.scene
+
 Pasted = Callable[[str, str], str]
 
 # What is given to psql of the two parts of a script.

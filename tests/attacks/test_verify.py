@@ -131,6 +131,7 @@ LIMITED = (
 @pytest.mark.parametrize(
     "command", ["pipestate verify", "pipestate gate orders/ready", "alembic upgrade head"]
 )
+@pytest.mark.scene
 def test_a_huge_result_of_a_check_takes_no_huge_memory(approved: Project, command: str) -> None:
     """800 MB of rows, for a process that may have 700 MB in all."""
     approved.add_check(HUGE, "rows = 0", check="huge")
@@ -266,6 +267,7 @@ runpy.run_module("pipestate", run_name="__main__")
 
 
 @pytest.mark.parametrize(("rows", "megabytes"), [(11, 100), (3, 60)])
+@pytest.mark.scene
 def test_values_that_do_not_fit_into_memory_are_a_verdict(gated: Project, rows: int, megabytes: int) -> None:
     """In a process that has 300 MB: more than libpq can take, and more than Python can when libpq has it."""
     gated.add_check(f"SELECT repeat('x', {megabytes}000000) AS v FROM generate_series(1, {rows})", "rows = 0")

@@ -20,6 +20,8 @@ from faults.subjects import (
 )
 from faults.world import World, open_world
 
+pytestmark = pytest.mark.scene
+
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:

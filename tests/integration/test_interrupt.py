@@ -4,10 +4,14 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 import interrupted
 from bed import Database
 from long import times
 from pipestate.interrupt import hand_back, listen
+
+pytestmark = pytest.mark.scene
 
 
 def test_ctrl_c_while_a_query_is_being_sent_leaves_none_behind(pg: Database) -> None:

@@ -78,6 +78,7 @@ def test_every_legacy_row_and_value_is_back_after_contract_and_downgrade(
     assert found == {table: legacy_rows[table] for table in back}
 
 
+@pytest.mark.scene
 def test_up_and_down_twice_changes_nothing(legacy_chain: Chain) -> None:
     before = everything_legacy(legacy_chain.database)
     for _ in range(2):
@@ -140,6 +141,7 @@ def test_head_twice_is_nothing_to_do(chain: Chain) -> None:
     assert chain.revision() == "0007"
 
 
+@pytest.mark.scene
 def test_each_revision_by_itself_can_be_taken_back(legacy_chain: Chain) -> None:
     for revision in ("0001", "0002", "0003", "0004", "0005", "0006", "0007"):
         if revision == "0006":

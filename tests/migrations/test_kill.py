@@ -12,6 +12,8 @@ from bed import Database, Postgres
 from legacy import archived_legacy, everything_legacy, fill_legacy
 from long import times
 
+pytestmark = pytest.mark.scene
+
 INSTANTS = times(6, long=30)
 FORCE = ("force=a drill has no week to wait",)
 

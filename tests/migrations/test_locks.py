@@ -151,6 +151,7 @@ def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: p
     pg_legacy.upgrade("0005")
 
 
+@pytest.mark.scene
 def test_writers_pass_while_the_migration_waits_for_a_reader(pg_legacy: Chain) -> None:
     """Behind a lock request without a timeout, every writer would wait until the reader is done."""
     pg_legacy.upgrade("0002")

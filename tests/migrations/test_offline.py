@@ -37,6 +37,7 @@ def run(chain: Chain, script: str) -> None:
     assert "ERROR" not in done.stderr, done.stderr
 
 
+@pytest.mark.scene
 def test_every_revision_up_and_down_gives_the_same_schema_as_online(twins: tuple[Chain, Chain]) -> None:
     online, offline = twins
     for start, end in STEPS:
@@ -52,6 +53,7 @@ def test_every_revision_up_and_down_gives_the_same_schema_as_online(twins: tuple
         assert dump(offline.database) == dump(online.database), f"downgrade {start}:{end}"
 
 
+@pytest.mark.scene
 def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Chain, Chain]) -> None:
     online, offline = twins
     before = everything_legacy(offline.database)

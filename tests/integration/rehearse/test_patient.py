@@ -11,6 +11,8 @@ from pipestate.rehearse.clone import tables_of
 from pipestate.rehearse.patient import meet
 from rehearsals import job_for
 
+pytestmark = pytest.mark.scene
+
 
 @pytest.fixture
 def directory(tmp_path: Path, pg: Database) -> Path:

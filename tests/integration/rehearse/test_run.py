@@ -16,6 +16,8 @@ from pipestate.rehearse.run import rehearse
 from pipestate.render.rehearse import rehearsal_as_lines
 from rehearsals import job_for
 
+pytestmark = pytest.mark.scene
+
 
 @pytest.fixture
 def project(pg: Database, tmp_path: Path) -> Project:

@@ -17,6 +17,8 @@ from pipestate.runbook.lint import load
 from pipestate.verify.verdict import Outcome
 from report_scene import DAYS, PROJECT, RUNBOOK, SILENT, build
 
+pytestmark = pytest.mark.scene
+
 RECORDS = DAYS + 1 - len(SILENT)
 
 

@@ -92,6 +92,7 @@ def write_diary(database: Database, random: Random) -> None:
     )
 
 
+@pytest.mark.scene
 def test_it_gives_the_verdict_that_the_whole_diary_would(ledger: Database) -> None:
     random, seen = Random(20261117), set()
     for number in range(DIARIES):

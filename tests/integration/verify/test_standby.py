@@ -18,6 +18,8 @@ from programs import run_program
 from shops import Shop, open_shop
 from standby import catch_up, standby_of
 
+pytestmark = pytest.mark.scene
+
 REFUSED = "takes no writes: it is a standby, or read-only by a setting; name the primary"
 WORK = """---
 runbook: work

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import pytest
 from sqlalchemy import create_engine
 
 from alembics import Chain
@@ -55,6 +56,7 @@ def run(database: Database, *, keyed: bool) -> Counter[str]:
         return Counter(site for claimed in pool.starmap(work, shares) for site in claimed)
 
 
+@pytest.mark.scene
 def test_counts_are_exact_and_each_site_is_claimed_once(pg_chain: Chain) -> None:
     pg_chain.upgrade("0005")
     claims = run(pg_chain.database, keyed=True)

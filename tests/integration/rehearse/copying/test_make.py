@@ -146,6 +146,7 @@ def abandoned(database: Database, wanted: WantedClone, told: Told, expected: typ
     return str(failed.value)
 
 
+@pytest.mark.scene
 def test_production_that_goes_away_and_ctrl_c_leave_nothing_behind(pg: Database) -> None:
     pg.run("CREATE TABLE a AS SELECT generate_series(1, 1000) AS id", "CREATE TABLE b (id integer)")
 

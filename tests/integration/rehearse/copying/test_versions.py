@@ -14,6 +14,7 @@ from pipestate.rehearse.copying.wanted import WantedClone
 OLDEST, *_, NEWEST = embedded_versions()
 
 
+@pytest.mark.scene
 def test_the_oldest_server_is_copied_to_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are the same; definitions have the same names (NOT NULL is a constraint of its own from 18 on)."""
     monkeypatch.setattr(require, "embedded_versions", lambda: [NEWEST])

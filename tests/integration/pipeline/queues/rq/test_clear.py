@@ -80,6 +80,7 @@ def counts(scene: Scene, config: QueueConfig = CONFIG) -> dict[str, float]:
     return count_blocked(RqQueues(scene.redis), config)
 
 
+@pytest.mark.scene
 def test_the_scene_of_the_runbook(scene: Scene, queues_url: str, file: Path) -> None:
     waiting, *_ = scene.bystanders()
     before = contents(scene.redis)

@@ -54,6 +54,7 @@ def same(before: dict[bytes, tuple[object, int]], after: dict[bytes, tuple[objec
         assert abs(end - after[key][1]) <= 2, key
 
 
+@pytest.mark.scene
 def test_the_scene_of_the_runbook_comes_back(scene: Scene, file: Path) -> None:
     waiting, *_ = scene.bystanders()
     failed = [scene.run(), scene.run(), *scene.fail_many(400)]
