@@ -4,15 +4,15 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from programs import start
+from programs import PATIENCE_S, start
 
-PATIENCE_S = 120
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 
@@ -50,12 +50,17 @@ def read_all(terminal: int) -> bytes:
     """Read until the program has closed its side."""
     written = b""
     try:
-        while chunk := os.read(terminal, 65536):
+        while chunk := _read(terminal):
             written += chunk
     except OSError:  # Linux says EIO when the other side is closed
         pass
     os.close(terminal)
     return written
+
+
+def _read(terminal: int) -> bytes:
+    assert select.select([terminal], [], [], PATIENCE_S)[0], "the program neither writes nor ends"
+    return os.read(terminal, 65536)
 
 
 def plain(written: str) -> str:

@@ -2,10 +2,11 @@
 
 Newer versions of Typer convert every value with pydantic, whose import takes longer than all the rest of
 `--version`; even a default, or the text of an option that takes text. Where a value is what the command wants,
-or is a path, a plain number or one of a few words that it takes, it is passed on; everything else is left to Typer, and so
-is whatever is wrong.
+or is a path, a plain number or one of a few words that it takes, it is passed on; everything else is left to
+Typer, and so is whatever is wrong.
 """
 
+import os
 import re
 from enum import Enum
 from pathlib import Path
@@ -16,8 +17,17 @@ NUMBERS = {
     int: re.compile(r"0|[1-9][0-9]{0,8}"),
     float: re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?"),
 }
-# What an option may want of its path; then Typer looks at it.
-WISHES = ("exists", "resolve_path", "allow_dash", "path_type")
+# What an option that takes any path says of it; where another one wants more, Typer looks.
+ANY_PATH: dict[str, object] = {
+    "exists": False,
+    "file_okay": True,
+    "dir_okay": True,
+    "writable": False,
+    "resolve_path": False,
+    "allow_dash": False,
+    "path_type": None,
+    "parser": None,
+}
 
 
 class Ready:
@@ -59,8 +69,9 @@ def ready(params: list[Any]) -> list[Any]:
 def _read(text: str, descriptor: Any) -> object | None:
     """Read a path, a plain number within its limits, or a word of a list; None for anything else."""
     kind, limits = descriptor.annotation, descriptor.parameter_info
-    if kind is Path and not any(getattr(limits, wish) for wish in WISHES):
-        return Path(text)
+    if kind is Path:
+        wanted = {name: getattr(limits, name) for name in ANY_PATH}
+        return Path(text) if wanted == ANY_PATH and not _is_unreadable(Path(text)) else None
     if kind in NUMBERS and NUMBERS[kind].fullmatch(text):
         number = kind(text)
         fits = (limits.min is None or number >= limits.min) and (limits.max is None or number <= limits.max)
@@ -68,6 +79,15 @@ def _read(text: str, descriptor: Any) -> object | None:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next((member for member in kind if member.value == text), None)
     return None
+
+
+def _is_unreadable(path: Path) -> bool:
+    """Say whether there is something that this user may not read: Typer says so in a sentence."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return not os.access(path, os.R_OK)
 
 
 def _is_one(value: object, annotation: object) -> bool:

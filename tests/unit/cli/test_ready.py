@@ -1,5 +1,7 @@
 """Values that are ready are passed on; the others are still converted and checked by Typer."""
 
+import os
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,24 +29,29 @@ def paint(
     times: Annotated[int, typer.Option(min=1)] = 1,
     share: float = 0.5,
     dry: bool = False,
-    output: Path | None = None,
-    log: Path = LOG,
 ) -> None:
     SEEN[:] = [name, words, colour, times, share, dry]
-    if (output, log) != (None, LOG):
-        SEEN.extend([output, log])
+
+
+def store(output: Path | None = None, log: Path = LOG) -> None:
+    SEEN[:] = [output, log]
 
 
 def painted(*arguments: str) -> tuple[int, list[object]]:
+    return run(paint, *arguments)
+
+
+def run(command: Callable[..., None], *arguments: str) -> tuple[int, list[object]]:
+    """Run a command with the shortcut and without it, and see that both do the same."""
     SEEN.clear()
     app = typer.Typer()
-    app.command()(paint)
+    app.command()(command)
     plain = CliRunner().invoke(app, arguments)
     expected = list(SEEN)
     SEEN.clear()
     code = 0
     try:
-        build("paint", paint).main(list(arguments), standalone_mode=False)
+        build(command.__name__, command).main(list(arguments), standalone_mode=False)
     except Exception as error:
         code = getattr(error, "exit_code", 1)
     assert (code, SEEN) == (plain.exit_code, expected), "as without the shortcut"
@@ -60,10 +67,6 @@ def painted(*arguments: str) -> tuple[int, list[object]]:
         (["wall", "--times", "3", "--share", "1e-2"], ["wall", None, Colour.RED, 3, 0.01, False]),
         (["wall", "--times", "10", "--share", "0.25"], ["wall", None, Colour.RED, 10, 0.25, False]),
         (["wall", "--times", "007", "--share", "2"], ["wall", None, Colour.RED, 7, 2.0, False]),
-        (["wall", "--output", "a/b"], ["wall", None, Colour.RED, 1, 0.5, False, Path("a/b"), LOG]),
-        (["wall", "--output", "-"], ["wall", None, Colour.RED, 1, 0.5, False, Path("-"), LOG]),
-        (["wall", "--log", "."], ["wall", None, Colour.RED, 1, 0.5, False, None, Path()]),
-        (["wall", "--output", ""], ["wall", None, Colour.RED, 1, 0.5, False, Path(), LOG]),
     ],
 )
 def test_values_arrive_as_typer_gives_them(arguments: list[str], seen: list[object]) -> None:
@@ -81,9 +84,38 @@ def test_a_missing_argument_is_wrong_usage() -> None:
     assert painted() == (2, [])
 
 
-def test_a_path_that_must_exist_is_looked_at() -> None:
-    def read(name: Annotated[Path, typer.Argument(exists=True)]) -> None:
-        del name
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        ([], [None, LOG]),
+        (["--output", "a/b"], [Path("a/b"), LOG]),
+        (["--output", "-"], [Path("-"), LOG]),
+        (["--output", ""], [Path(), LOG]),
+        (["--log", "."], [None, Path()]),
+        (["--log", "/dev/null/x"], [None, Path("/dev/null/x")]),
+    ],
+)
+def test_a_path_arrives_as_typer_gives_it(arguments: list[str], seen: list[object]) -> None:
+    assert run(store, *arguments) == (0, seen)
 
-    with pytest.raises(Exception, match="does not exist"):
-        build("read", read).main(["nowhere"], standalone_mode=False)
+
+def test_a_path_that_may_not_be_read_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
+    assert run(store, "--output", str(tmp_path)) == (2, [])
+    assert run(store, "--output", str(tmp_path / "new")) == (0, [tmp_path / "new", LOG])
+
+
+def read(name: Annotated[Path, typer.Argument(exists=True)]) -> None:
+    SEEN[:] = [name]
+
+
+def enter(name: Annotated[Path, typer.Argument(file_okay=False)]) -> None:
+    SEEN[:] = [name]
+
+
+def test_a_path_of_which_more_is_wanted_is_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    assert run(read, str(file)) == (2, [])
+    file.touch()
+    assert run(read, str(file)) == (0, [file])
+    assert run(enter, str(file)) == (2, [])
