@@ -181,11 +181,15 @@ def _main(argv: list[str], directory: Path, environment: dict[str, str], out: in
     for file, number in ((out, 1), (err, 2)):
         os.dup2(file, number)
         os.close(file)
-    # The old streams remember what stood behind the numbers before.
+    # The old streams remember what stood behind the numbers before; Alembic's Config has kept the first of them.
+    kept = sys.stdout
     sys.stdout = os.fdopen(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     try:
-        become(argv, directory, environment)
+        try:
+            become(argv, directory, environment)
+        finally:
+            kept.flush()
     except KeyboardInterrupt:
         _end_interrupted()
 
