@@ -8,7 +8,7 @@ WORKERS ?= 3
 SIZES  ?= 10000,100000,1000000,10000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test scenes lowest lint format long matrix faults browser screens rendered picture pictures bench scale clean
+.PHONY: help demo test scenes lowest lint format long matrix faults failover browser screens rendered picture pictures docs dist bench scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,15 +56,18 @@ matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18
 faults: $(READY) ## kills, lost connections and stopped servers, 300 times; a million jobs (PART=upgrade: only that)
 	$(BIN)/python tests/faults/run.py $(addprefix --part ,$(PART))
 
-browser: $(READY) ## the report in a real Chromium: no error, no request, accessible; pictures in build/ (needs npm)
+failover: $(READY) ## a Patroni cluster of two servers: switchover and a killed primary in each command (Debian; ROUNDS=2)
+	$(BIN)/python tests/failover/run.py $(addprefix --rounds ,$(ROUNDS))
+
+browser: $(READY) ## the report in a real Chromium at four widths: layout, no request, accessible; pictures in build/ (needs npm)
 	$(BIN)/python tests/in_browser.py $(ARGS)
 
 screens: $(READY) ## write the kept screens anew (look at the difference)
-	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py
+	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py tests/unit/cli/formats/test_rehearse.py
 
 rendered: $(READY) ## write the kept SQL of revisions, ledger and pipeline anew (look at the difference)
-	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/migrations/test_rendered.py \
-	  tests/integration/ledger/test_install.py tests/unit/pipeline/test_rendered.py
+	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/application/chain/test_rendered.py \
+	  tests/integration/ledger/test_install.py tests/application/unit/test_rendered.py
 
 picture: $(READY) ## write the README's picture anew
 	$(BIN)/python tests/picture.py
@@ -72,11 +75,20 @@ picture: $(READY) ## write the README's picture anew
 pictures: $(READY) ## write the pictures of report and status anew (needs Chromium)
 	$(BIN)/python tests/report_pictures.py
 
-bench: $(READY) ## run every benchmark, up to 5 million rows; results.json and docs/scale.md keep the ratios (90 minutes)
+docs: $(READY) ## build the documentation's site, strictly, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+dist: $(READY) ## build the wheel and the source archive into dist/, and check their metadata
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --quiet
+	$(BIN)/twine check --strict dist/*
+
+bench: $(READY) ## run every benchmark, up to 5 million rows; results.json and docs/explanation/scale.md keep the ratios (90 minutes)
 	@code=0; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || code=1; done; \
 	  $(BIN)/python benchmarks/_scale_page.py; exit $$code
 
-scale: $(READY) ## measure verify and the contract up to ten million rows, into docs/scale.md (takes two hours)
+scale: $(READY) ## measure verify and the contract up to ten million rows, into docs/explanation/scale.md (takes two hours)
 	@mkdir -p build && rm -f build/scale_verify.json build/scale_chain.json
 	@code=0; \
 	  $(BIN)/python benchmarks/verify.py --sizes $(SIZES) --json build/scale_verify.json || code=1; \
@@ -85,3 +97,7 @@ scale: $(READY) ## measure verify and the contract up to ten million rows, into 
 
 clean: ## remove the virtual environment and what builds leave behind
 	rm -rf $(VENV) $(LOWEST) dist build .mypy_cache .ruff_cache
+
+.PHONY: docs-cli
+docs-cli: $(READY) ## write docs/reference/cli.md anew, from --help
+	$(BIN)/python tests/cli_page.py

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg2
 from sqlalchemy.engine import URL
 
-from pipestate.config import shipped_root
-from pipestate.embedded import embedded_binaries
+from pipestate.database.embedded import embedded_binaries
+from pipestate.database.urls import shipped_root
 
 LEGACY = (
     """CREATE TABLE sites (subdomain varchar PRIMARY KEY, name varchar, state varchar, kind varchar,

@@ -16,10 +16,10 @@ import psycopg2
 from sqlalchemy import URL
 
 from _common import execute, plain
-from pipestate import db
-from pipestate.backfill.find import Found, find_backfill
+from pipestate.backfill.forecast import LARGEST, TARGET_S
 from pipestate.backfill.loop import How, run
-from pipestate.backfill.pace import LARGEST, TARGET_S
+from pipestate.backfill.source import Found, find_backfill
+from pipestate.database import connections as db
 from pipestate.ledger.install import install
 from pipestate.runbook.lint import load
 

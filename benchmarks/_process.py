@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipestate.config import shipped_root
-from pipestate.embedded import embedded_binaries
+from pipestate.database.embedded import embedded_binaries
+from pipestate.database.urls import shipped_root
 
 LOAD_BEFORE = os.getloadavg()[0]  # as the benchmark starts, which adds its own
 

@@ -1,4 +1,4 @@
-"""Write what `verify.py --json` and `writer_stall.py --json` found into docs/scale.md, and the chart beside it.
+"""Write what `verify.py --json` and `writer_stall.py --json` found into docs/explanation/scale.md, and the chart beside it.
 
 What the other benchmarks found comes from results.json, each time.
 
@@ -17,7 +17,7 @@ from typing import Any
 import _results
 from _chart import chart
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 PAGE, PICTURE = DOCS / "scale.md", DOCS / "scale.svg"
 
 # What each check takes out of a table that grows with the rows, or of a ledger that grows with time; the others read

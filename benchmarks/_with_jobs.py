@@ -47,7 +47,7 @@ def ratio(database: URL, sql: str, rounds: int, verify: Callable[..., Run]) -> f
     """Return the median of the ratios within a round; the first round warms up, and they take turns to be first."""
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory) / "slow.md"
-        page.write_text(page_of(sql), encoding="utf-8")
+        page.write_text(runbook_file(sql), encoding="utf-8")
         ratios = []
         for turn in range(rounds + 1):
             order = ("1", "2") if turn % 2 else ("2", "1")
@@ -56,7 +56,7 @@ def ratio(database: URL, sql: str, rounds: int, verify: Callable[..., Run]) -> f
     return statistics.median(ratios[1:])
 
 
-def page_of(sql: str) -> str:
+def runbook_file(sql: str) -> str:
     blocks = "\n".join(
         f"```sql\n-- check: c{n}\n-- require: x = 0\n{sql.format(n=n)};\n```\n" for n in range(CHECKS)
     )

@@ -34,7 +34,7 @@ from sqlalchemy import URL
 import _own_backfill
 from _common import execute, upgrade
 from _results import keep
-from pipestate.embedded import embedded_server
+from pipestate.database.embedded import embedded_server
 from pipestate.pipeline.backfill import apply, plan
 from pipestate.pipeline.storage import Documents, open_storage
 

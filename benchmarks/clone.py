@@ -20,12 +20,12 @@ from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain
 from _results import keep
-from pipestate.embedded import embedded_binaries, embedded_server
+from pipestate.database.embedded import embedded_binaries, embedded_server
 from pipestate.rehearse.clone import vacuum
 from pipestate.rehearse.contents import read_contents
-from pipestate.rehearse.copying.making import Making, Told
+from pipestate.rehearse.copying.make import CloneBuilder, CopyOutput
+from pipestate.rehearse.copying.require import WantedClone
 from pipestate.rehearse.copying.schema import Dump
-from pipestate.rehearse.copying.wanted import WantedClone
 
 VERSION = 18
 MOST = 1.2
@@ -39,7 +39,7 @@ MORE = (
 def clone(production: URL, target: URL, directory: Path) -> URL:
     """Copy as --clone does."""
     dump = Dump(directory / "schema.dump", VERSION)
-    return Making(production, target, dump, WantedClone(2**50), Told()).make()
+    return CloneBuilder(production, target, dump, WantedClone(2**50), CopyOutput()).make()
 
 
 def pipe(production: URL, target: URL, _directory: Path) -> URL:

@@ -37,7 +37,7 @@ from sqlalchemy import URL, create_engine, select, update
 
 from _common import execute, plain, upgrade
 from _results import keep
-from pipestate.embedded import embedded_server
+from pipestate.database.embedded import embedded_server
 from pipestate.pipeline import finish_job
 from pipestate.schema import sites
 

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL
 from _common import LEGACY, execute, plain, run, upgrade
 from _process import Run, timed_run
 from _results import keep
-from pipestate.embedded import embedded_server
+from pipestate.database.embedded import embedded_server
 
 LEAST = 20.0
 MEGABYTES_EACH = 9  # on the disk, catalogue and all

@@ -30,8 +30,8 @@ from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain
 from _results import keep
-from pipestate.config import shipped_root
-from pipestate.embedded import embedded_server
+from pipestate.database.embedded import embedded_server
+from pipestate.database.urls import shipped_root
 from writer_stall import SEED_EXPAND, Load, copy_of, measure
 
 LIMIT_MS, WORTH_JUDGING_MS, NOISE_FACTOR, MOST_SLOWED = 500, 300, 5, 1.10

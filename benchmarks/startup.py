@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL
 
 from _common import LEGACY, execute, plain, run, upgrade
 from _results import keep
-from pipestate.embedded import embedded_server
+from pipestate.database.embedded import embedded_server
 
 FEWEST_ROUNDS = 7
 

@@ -33,7 +33,7 @@ from _large import PATIENT, build, refuse_a_full_disk
 from _process import Run, machine, timed_run
 from _results import keep
 from _with_jobs import jobs_goals
-from pipestate.embedded import embedded_binaries, embedded_server
+from pipestate.database.embedded import embedded_binaries, embedded_server
 
 QUERIES = Path(__file__).parent / "_source_queries.sql"
 MOST_OF_CURRENT = 1.5

@@ -46,7 +46,7 @@ from _large import PATIENT
 from _locks import watching
 from _process import machine
 from _results import keep
-from pipestate.embedded import embedded_server
+from pipestate.database.embedded import embedded_server
 
 WARM_UP_S, AFTERWARDS_S, IDLE_S, LONGEST_IDLE_S, REST_S = 2.0, 1.0, 10.0, 60.0, 0.001
 MOST_OF_SEED, MOST_OF_IDLE, MOST_LOCKED_S = 1 / 30, 4.0, 0.25

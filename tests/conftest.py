@@ -13,12 +13,12 @@ import pytest
 from redis import Redis
 
 import pipestate
-from alembics import ROOT, Chain
-from bed import Database, Postgres, Sqlite, memory, postgres_server, redis_server
-from legacy import Rows, everything_legacy, fill_legacy, fill_legacy_at
-from miniatures import copy_project
-from programs import collect_seldom
-from queue_scene import Scene
+from support.alembic_runs import ROOT, Chain
+from support.legacy_database import Rows, everything_legacy, fill_legacy, fill_legacy_at
+from support.miniatures import copy_project
+from support.programs import collect_seldom
+from support.queue_scene import Scene
+from support.servers import Database, Postgres, Sqlite, memory, postgres_server, redis_server
 
 collect_ignore_glob = ["projects/*"]  # miniature projects: material, not tests
 
@@ -28,6 +28,9 @@ NAMED = (
     "DATABASE_URL",
     "ALEMBIC_CONFIG",
     "PIPESTATE_NOTIFY_URL",
+    "PIPESTATE_ACTOR",
+    "GITHUB_ACTOR",
+    "GITLAB_USER_LOGIN",
     "COLUMNS",
     "LINES",
 )

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bed import memory
+from support.servers import memory
 
 ROOT = Path(__file__).parents[1]
 # An unprivileged user must be able to reach it, and root's checkout may be closed to others.
@@ -28,8 +28,8 @@ AT_ONCE = 2
 VERSIONS = ["13", "14", "15", "16", "17", "18"]
 # What must hold on every version: migrations, gates, verify, contracts, the ledger, backfills, attacks.
 TESTS = [
-    *("tests/migrations", "tests/attacks"),
-    *("tests/integration/ledger", "tests/integration/verify", "tests/integration/runbooks"),
+    *("tests/integration/migration", "tests/application/chain", "tests/attacks"),
+    *("tests/integration/ledger", "tests/integration/verify", "tests/application/runbooks"),
     "tests/integration/backfill",
 ]
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}

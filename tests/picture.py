@@ -3,18 +3,19 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.text import Text
-from sqlalchemy import create_engine
 
-from alembics import ROOT, run_alembic
-from pipestate.embedded import embedded_server
-from pipestate.pipeline.demo import scene
-from terminal import Typed, in_terminals
+from pipestate.database.embedded import embedded_server
+from support.alembic_runs import ROOT
+from support.new_user import Walk
+from support.servers import Database
+from support.terminal import Typed, in_terminals
 
 PICTURE = ROOT / "docs" / "picture.svg"
-COLUMNS = 104
+COLUMNS = 96
 SHOWN = (
     Typed(["gate", "readiness"], COLUMNS),
     Typed(["upgrade", "head"], COLUMNS, program="alembic"),
@@ -22,19 +23,18 @@ SHOWN = (
 
 
 def main() -> None:
-    with embedded_server() as url:
-        engine = create_engine(url)
-        with engine.begin() as connection:
-            scene.build(connection)
-        engine.dispose()
+    """Show the shop of the start pages, with its contract before a closed gate."""
+    with TemporaryDirectory() as place, embedded_server() as url:
+        database = Database(url)
+        walk = Walk(Path(place) / "shop", database)
+        walk.make_shop()
+        walk.shell.run(
+            "pipestate revision --contract orders/readiness --drop-column orders.old_status --rev-id d4"
+        )
         # An address without the path of this machine.
-        address = {
-            "PGHOST": str(url.query["host"]),
-            "PGUSER": "postgres",
-            "DATABASE_URL": "postgresql:///postgres",
-        }
-        assert run_alembic("upgrade", "0005", **address).returncode == 0
-        written = in_terminals(SHOWN, cwd=ROOT, **address)
+        address = {"PGHOST": str(url.query["host"]), "PGUSER": "postgres"}
+        written = in_terminals(SHOWN, cwd=walk.directory, DATABASE_URL="postgresql:///postgres", **address)
+        database.leave()
     save_screen(list(zip(SHOWN, written, strict=True)), PICTURE, COLUMNS)
 
 

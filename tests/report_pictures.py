@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import report_scene
-from alembics import ROOT
-from bed import Database
 from browser.chrome import chromium
 from picture import save_screen
-from pipestate.embedded import embedded_server
-from programs import run_program
-from terminal import Typed, in_terminals
+from pipestate.database.embedded import embedded_server
+from support import report_scene
+from support.alembic_runs import ROOT
+from support.programs import run_program
+from support.servers import Database
+from support.terminal import Typed, in_terminals
 
 DOCS = ROOT / "docs"
 REPORT, STATUS = DOCS / "report.png", DOCS / "status.svg"

@@ -13,10 +13,9 @@ Revises: (base)
 
 import sqlalchemy as sa
 
-from pipestate.ddl.adoption import (
+from pipestate.migration.adoption import (
     Shape,
     create_table,
-    drop_archive_if_empty,
     drop_table,
     install_objects,
     refuse_state,
@@ -46,6 +45,7 @@ SHAPES = (
 
 
 def upgrade() -> None:
+    install_objects()
     refuse_wrong_shapes(SHAPES)
     refuse_state(
         "sites",
@@ -55,7 +55,6 @@ def upgrade() -> None:
         message="this database is already contracted: sites has its counters, and neither the legacy columns nor "
         "site_progress are left. Stamp it: alembic stamp 0001, then alembic upgrade head adds what is missing",
     )
-    install_objects()
     create_table(sites())
     create_table(site_progress())
     create_table(content_items())
@@ -66,7 +65,6 @@ def downgrade() -> None:
     for table in ("jobs", "content_items", "site_progress", "sites"):
         drop_table(table)
     remove_objects()
-    drop_archive_if_empty()
 
 
 def sites() -> sa.Table:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from pipestate.ddl import Index, add_checks, add_columns, create_index, lock_tables
-from pipestate.ddl.adoption import (
+from pipestate.migration.adoption import (
     analyze_table,
     comment_column,
     create_table,

@@ -14,7 +14,7 @@ Revises: 0003
 import sqlalchemy as sa
 
 from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index, lock_tables
-from pipestate.ddl.adoption import (
+from pipestate.migration.adoption import (
     KeyOf,
     Shape,
     create_table,

@@ -1,8 +1,8 @@
-"""Contract: `site_progress` goes into the archive.
+"""Contract: drop `site_progress`.
 
-Why: the counters on `sites` say the same, and two accounts of one thing drift apart. Nothing is lost:
-the table moves as it is into the schema `pipestate_archive` (SQLite: is renamed), and the downgrade
-brings it back with every row; rows of sites that changed since are derived from the counters.
+Why: the counters on `sites` say the same, and two accounts of one thing drift apart. Nothing is lost: the table moves
+as it is into the schema `pipestate_archive` (SQLite: is renamed), and the downgrade restores every row; rows of sites
+that were modified since are derived from the counters.
 Lock: ACCESS EXCLUSIVE on `site_progress` for milliseconds.
 Gate: sites-consolidation/readiness, whole before the lock; under it, once more, that nobody writes.
 Verified by: sites-consolidation, phase `cleanup`.
@@ -14,8 +14,8 @@ Revises: 0005
 import sqlalchemy as sa
 
 from pipestate import Contract
-from pipestate.ddl import DerivedRows, abandon_archived_columns
-from pipestate.ddl.adoption import create_table, force_reason, table_of
+from pipestate.ddl import DerivedRows
+from pipestate.migration.adoption import create_table, force_reason, table_of
 
 revision = "0006"
 down_revision = "0005"
@@ -33,9 +33,9 @@ INSISTED = (
     "recent-legacy-column-writes",
     "no-dependents",
     "soak",
+    "backup-taken",
+    "old-columns-unread",
 )
-
-LEGACY_COLUMNS = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
 
 # What the old code would have written: the current stage's counters, and 1 of 1 when all is done.
 STAGE_TOTAL = """CASE s.current_stage WHEN 'fetch' THEN s.fetch_total WHEN 'ocr' THEN s.ocr_total
@@ -58,16 +58,15 @@ contract = Contract(
     keys={"site_progress": "subdomain"},
     recheck=["recent-site-progress-writes"],
     insist=INSISTED,
-    sign_offs=["backup-taken"],
     derived={"site_progress": DerivedRows("sites", DERIVED, where="s.current_stage IS NOT NULL")},
     changed_at={"site_progress": "updated_at"},
     may_be_gone=True,  # a database that has dropped it already is adopted
+    revision=revision,
 )
 upgrade = contract.upgrade
 
 
 def downgrade() -> None:
-    abandon_archived_columns("sites", LEGACY_COLUMNS, revision="0007")  # where 0007 was begun and given up
     contract.downgrade()
     if force_reason() is not None:
         create_table(site_progress())

@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
-from alembics import ROOT, Chain, run_alembic
-from bed import Database, Postgres
-from counted_site import wait_for_locks
-from legacy import fill_legacy
-from programs import watched
+from support.alembic_runs import ROOT, Chain, run_alembic
+from support.legacy_database import fill_legacy
+from support.programs import watched
+from support.servers import Database, Postgres
+from support.sites import wait_for_locks
 
 PASSWORD = "s3cr3t-pa55w0rd"
 
@@ -83,7 +83,7 @@ def test_an_owner_of_the_tables_who_is_no_superuser_can_go_all_the_way(postgres:
     fill_legacy(owner)
     chain = Chain(owner)
     chain.contract()
-    chain.downgrade("base")
+    chain.take_back("base")
     owner.engine.dispose()
     postgres.drop(database)
     admin = Database(postgres.admin)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from attacks import attacked
 from attacks.attacked import Done
 from attacks.project import Project, point_at
-from bed import Database, Postgres, Sqlite
+from support.servers import Database, Postgres, Sqlite
 
 BEFORE = """from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, String, Table
 
@@ -130,9 +130,7 @@ def test_drops_become_a_contract_that_opens_and_comes_back(project: Project) -> 
     assert "drop_table" not in text
     assert "old_status', sa" not in text
     assert text.index("op.drop_column('orders', 'note')") < text.index(".downgrade()")
-    assert project.read("runbooks/orders.md") == PAGE.replace(
-        '{from: "a1"}', '{from: "a1", until: "b2", opens: ["b2"]}'
-    )
+    assert project.read("runbooks/orders.md") == PAGE, "its phase opens what asks it, and ends with it"
     must(project.pipestate("runbook", "lint"))
 
     database.run(
@@ -146,7 +144,7 @@ def test_drops_become_a_contract_that_opens_and_comes_back(project: Project) -> 
     must(project.alembic("check"))
     must(project.pipestate("verify"), 2)
 
-    must(project.alembic("downgrade", "a2"))
+    must(project.alembic("-x", "force=the new column is given up", "downgrade", "a2"))
     rows = "SELECT id, state, old_status, old_place FROM orders ORDER BY id"
     assert database.rows(rows) == [(1, "paid", "paid", "x"), (2, "new", "new", None)]
     assert database.rows("SELECT id, order_id FROM order_log") == [(7, 1)]
@@ -154,7 +152,6 @@ def test_drops_become_a_contract_that_opens_and_comes_back(project: Project) -> 
     if not database.is_sqlite:
         project.write("models.py", BEFORE)
         (project.root / "alembic/versions/b2_next.py").unlink()
-        project.write("runbooks/orders.md", PAGE)
         must(project.alembic("check"))
 
 
@@ -164,3 +161,36 @@ def test_without_its_page_no_revision_is_written(project: Project) -> None:
     assert "there is no runbook orders, and none at all" in said
     assert "no revision was written" in said
     assert not list(project.root.glob("alembic/versions/b2*"))
+
+
+def test_a_phase_that_is_past_must_be_named_on_the_command_line(project: Project) -> None:
+    generated(project, "b2")
+    must(project.alembic("upgrade", "head"))
+    project.write("models.py", AFTER.replace('    Column("state", String(20), index=True),\n', ""))
+    project.edit("models.py", ('Index("ix_both", "state", "note")', 'Index("ix_both", "note")'))
+
+    said = must(project.alembic("revision", "--autogenerate", "--rev-id", "c3"), 255)
+    assert "orders/readiness was the gate of b2, which the database has" in said
+    assert "alembic -x contract=RUNBOOK/PHASE revision --autogenerate" in said
+    assert not list(project.root.glob("alembic/versions/c3*"))
+
+    ended = PAGE.replace('{from: "a1"}', '{from: "a1", until: "a2"}')
+    project.write("runbooks/orders.md", ended.replace("orders", "other"))
+    (project.root / "runbooks/orders.md").rename(project.root / "runbooks/other.md")
+    project.write("runbooks/orders.md", PAGE)
+    option = ("-x", "contract=other/readiness", "revision", "--autogenerate", "--rev-id", "c3", "-m", "next")
+    assert "phase readiness ended with revision a2, so its gate could never open" in must(
+        project.alembic(*option), 255
+    )
+    project.write("runbooks/other.md", PAGE.replace("orders", "other"))
+    must(project.alembic(*option))
+    assert '"other/readiness"' in project.read("alembic/versions/c3_next.py")
+
+
+def test_without_any_phase_nothing_is_guessed(project: Project) -> None:
+    project.edit("alembic/env.py", ('contracts("orders/readiness")', "contracts()"))
+    said = must(project.alembic("revision", "--autogenerate", "--rev-id", "b2"), 255)
+    assert "the models no longer have order_log, orders.old_place, orders.old_status" in said
+    assert "-x contract=RUNBOOK/PHASE" in said
+    assert not list(project.root.glob("alembic/versions/b2*"))
+    assert "order_log, orders.old_place" in must(project.alembic("check"), 255)

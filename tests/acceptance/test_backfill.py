@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from alembics import psql
-from bed import Database
-from contracted import Contracted
-from miniatures import copy_project
-from pipestate.ddl.failure import MigrationError
-from programs import run_program, watched
+from pipestate.migration.failure import MigrationError
+from support.alembic_runs import psql
+from support.contract_project import Contracted
+from support.miniatures import copy_project
+from support.programs import run_program, watched
+from support.servers import Database
 
 TIMES = "SELECT times, count(*) FROM orders GROUP BY times"
 
@@ -101,9 +101,38 @@ def test_killed_in_the_middle_it_goes_on_and_no_row_is_updated_twice(project: Co
     assert "; the same command goes on there" in said
     done = pipestate(project, "backfill", "state")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("orders/state: went on behind id ")
+    assert "; none is left\nwent on behind id " in done.stdout
     ((times, _),) = project.database.rows(TIMES)
     assert times == 1
+
+
+def test_another_terminal_pauses_it_and_lets_it_go_on(project: Contracted) -> None:
+    upgrade(project, "b2")
+    early = pipestate(project, "backfill", "state", "--pause")
+    assert (early.returncode, "has no unfinished run to control" in early.stderr) == (2, True)
+    command = ["pipestate", "backfill", "state", "--batch-size", "20"]
+    environment = {**os.environ, "DATABASE_URL": project.database.text}
+    with watched(command, cwd=project.root, environment=environment) as program:
+        patience = time.monotonic() + 20
+        while batches(project.database) < 3 and time.monotonic() < patience:
+            time.sleep(0.02)
+        paused = pipestate(project, "backfill", "state", "--pause", "--retune", "1000")
+        assert paused.returncode == 0, paused.stderr
+        assert "a batch takes 1,000 rows" in paused.stdout
+        assert paused.stdout.endswith("Next: pipestate backfill orders/state --resume\n")
+        time.sleep(0.3)
+        before = batches(project.database)
+        time.sleep(0.5)
+        assert batches(project.database) == before
+        assert json.loads(pipestate(project, "backfill", "state", "--resume", "--json").stdout) == {
+            "backfill": "orders/state",
+            "paused_by": None,
+            "batch_rows": 1000,
+        }
+        out, said = program.communicate(timeout=60)
+    assert (program.returncode, "; none is left" in out, "paused by " in said) == (0, True, True), said
+    wrong = pipestate(project, "backfill", "state", "--retune", "-1")
+    assert wrong.returncode == 2
 
 
 def batches(database: Database) -> int:

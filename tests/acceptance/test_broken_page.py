@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from books import block, page
-from programs import run_program
-from shops import Shop, open_shop
+from support.programs import run_program
+from support.runbook_samples import block, page
+from support.servers import Database
+from support.shop_project import Shop, open_shop
 
 BROKEN = page(block("SELECT 1 AS x", colour="blue"), name="broken")
 SIGN_OFF = "\n- [ ] `backup-taken` (24h): A backup lies on another machine.\n"

@@ -1,4 +1,4 @@
-"""What other people's CI takes over: the workflow of docs/ci.md, the action, and the job for GitLab."""
+"""What other people's CI takes over: the workflow of how-to/ci-github.md, the action, and the jobs for GitLab."""
 
 import os
 import site
@@ -10,11 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from alembics import Chain
-from bed import Database
-from ci import CI, runner, steps, workflow, yaml_of_the_page
-from github import ACTION, OURS, THEIRS, Runner
-from pages import lay_out
+from support.alembic_runs import Chain
+from support.ci_page import ACTION_PAGE, runner, steps, workflow, yaml_of_the_page
+from support.documentation import find_page, lay_out
+from support.github_runner import ACTION, OURS, THEIRS, Runner
+from support.servers import Database
 
 pytestmark = pytest.mark.scene
 
@@ -125,34 +125,59 @@ def test_an_older_python_is_told_of_and_nothing_is_installed(checkout: Path, tmp
 
 
 def test_every_input_and_output_of_the_action_is_explained() -> None:
-    action, text = yaml.safe_load(ACTION.read_text()), CI.read_text()
+    action, text = yaml.safe_load(ACTION.read_text()), ACTION_PAGE.read_text()
     for name in (*action["inputs"], *action["outputs"]):
         assert f"| `{name}` |" in text, name
     assert action["runs"]["using"] == "composite"
     assert all(step["shell"] == "bash" for step in action["runs"]["steps"])
 
 
-@pytest.mark.parametrize(("url", "ends"), [("closed", 0), ("unreachable", 1)])
-def test_the_job_on_the_real_database_fails_only_where_nothing_was_answered(
-    url: str, ends: int, action: Installed, pg_expanded: Chain
+@pytest.mark.parametrize(("broken", "ends"), [(False, 0), (True, 1)])
+def test_the_job_on_the_real_database_fails_where_a_check_does(
+    broken: bool, ends: int, checkout: Path, pg_expanded: Chain
 ) -> None:
-    urls = {"closed": pg_expanded.database.text, "unreachable": "postgresql://app@127.0.0.1:1/civic"}
-    action.contexts["secrets.PIPESTATE_READER_URL"] = urls[url]
-    asked, judged = action.run_steps(steps("production"))
-    assert asked.outputs["exit-code"] == ("1" if url == "closed" else "3"), asked.printed
-    assert judged.code == ends
+    if broken:
+        pg_expanded.database.run("DROP INDEX idx_sites_current_stage")
+    (done,) = runner(checkout, pg_expanded.database).run_steps(steps("production"))
+    assert done.code == ends, done.printed
+    assert ("::error file=runbooks/sites-consolidation.md" in done.printed) == broken
+
+
+def test_the_job_on_the_real_database_fails_where_nothing_was_answered(checkout: Path) -> None:
+    nowhere = {"DATABASE_URL": "postgresql://app@127.0.0.1:1/civic"}
+    (done,) = runner(checkout, **nowhere).run_steps(steps("production"))
+    assert done.code == 3, done.printed
+
+
+def test_the_short_form_of_the_action_is_understood(action: Installed, pg_expanded: Chain) -> None:
+    (short,) = [each["steps"] for each in yaml_of_the_page(ACTION_PAGE) if "steps" in each]
+    action.contexts["secrets.PIPESTATE_READER_URL"] = pg_expanded.database.text
+    (done,) = action.run_steps(short)
+    assert done.outputs == {"ok": "true", "exit-code": "0"}, done.printed
 
 
 # --- GitLab ---------------------------------------------------------------------------------------
 
 
-def test_the_job_for_gitlab_leaves_a_report_and_says_the_answer(pg_expanded: Chain, checkout: Path) -> None:
-    (job,) = [each["pipestate"] for each in yaml_of_the_page() if "pipestate" in each]
-    install, verify = job["script"]
-    assert install == "pip install -r requirements.txt"
-    (done,) = runner(checkout, pg_expanded.database).run_steps([{"run": verify}])
-    assert done.code == job["allow_failure"]["exit_codes"] == 1
-    assert "wrote pipestate.xml. Closed: sites-consolidation/backfill" in done.printed
-    report = checkout / job["artifacts"]["reports"]["junit"]
-    assert ET.parse(report).getroot().tag == "testsuites"
-    assert job["artifacts"]["paths"] == [report.name]
+@pytest.mark.parametrize(("broken", "ends"), [(False, 0), (True, 1)])
+def test_the_jobs_for_gitlab_leave_a_report_and_fail_where_a_check_does(
+    broken: bool, ends: int, pg_expanded: Chain, checkout: Path
+) -> None:
+    (page,) = yaml_of_the_page(find_page("ci-gitlab.md"))
+    if broken:
+        pg_expanded.database.run("DROP INDEX idx_sites_current_stage")
+    for job in page.values():
+        assert "allow_failure" not in job
+        assert job["script"][0] == "pip install -r requirements.txt"
+        (verify,) = [line for line in job["script"] if line.startswith("pipestate verify")]
+        (done,) = runner(checkout, pg_expanded.database).run_steps([{"run": verify}])
+        assert done.code == ends, done.printed
+        report = checkout / job["artifacts"]["reports"]["junit"]
+        assert ET.parse(report).getroot().tag == "testsuites"
+        assert job["artifacts"]["paths"] == [report.name]
+
+
+def test_the_fresh_job_of_gitlab_upgrades_an_empty_database(pg: Database, checkout: Path) -> None:
+    (page,) = yaml_of_the_page(find_page("ci-gitlab.md"))
+    for done in runner(checkout, pg).run_steps([{"run": line} for line in page["fresh"]["script"][1:]]):
+        assert done.code == 0, done.printed

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from attacks.project import Project, lay_out
-from bed import Database, memory
 from pipestate.config import parse_url
+from support.servers import Database, memory
 
 pytestmark = pytest.mark.scene
 
@@ -105,6 +105,7 @@ def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
         ("--clone", "--max-size", "much"): "write a size such as 500MB or 10GB",
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",
         ("--clone", "--to", "b2"): "is at b2, so no clone was made",
+        ("--clone", "--from", "d4"): "nothing is pending behind d4",
     }
     long = Path(project.environment["TMPDIR"]) / ("long" * 20)
     long.mkdir()

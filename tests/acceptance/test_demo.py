@@ -1,4 +1,4 @@
-"""The database of the README's tour. The demo itself: `make demo`, and at its poorest test_wheel.py."""
+"""The database of the tour on migration/index.md. The demo itself: `make demo`, and at its poorest test_wheel.py."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alembics import ROOT
+from support.documentation import find_page
 
 pytestmark = pytest.mark.scene
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.scene
 def test_the_database_of_the_tour_is_made_by_one_line_and_ended_by_another(tmp_path: Path) -> None:
     """A shell takes the URL from stdout; what to know, and how to end it, is on stderr."""
     line = 'eval "$(pipestate demo --only-database)"'
-    assert line in (ROOT / "README.md").read_text()
+    assert line in find_page("migration/index.md").read_text()
     asks = "pipestate plan --shipped"
     script = "\n".join(("exec 2> said", line, asks, 'eval "$(tail -n 1 said)"', asks))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -4,38 +4,72 @@ import configparser
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from packaging.requirements import Requirement
 from redis import Redis
 
 from acceptance.test_screens import SCREENS, settled
-from alembics import ROOT, Chain
-from bed import Database, Postgres
-from legacy import fill_legacy, fill_legacy_at
-from pages import PAGES, Example, Shell, commands, database_of, examples, lay_out, roles_of
-from pipestate import __version__
-from pipestate.ddl.postgresql.locks import one_migration_at_a_time
+from pipestate.cli.formats.fleet_lines import SCHEMA as FLEET
+from pipestate.cli.formats.json import SCHEMA
+from pipestate.cli.formats.notice import SCHEMA as NOTICE_SCHEMA
+from pipestate.migration.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
-from pipestate.render.fleet_lines import SCHEMA as FLEET
-from pipestate.render.machine import SCHEMA
-from pipestate.render.notice import SCHEMA as NOTICE_SCHEMA
 from pipestate.runbook.directives import has_directives
-from pipestate.runbook.files import is_beside, page_of
+from pipestate.runbook.files import is_beside, runbook_file
 from pipestate.runbook.lint import findings
+from support.alembic_runs import ROOT, Chain
+from support.documentation import (
+    DOCS,
+    PAGES,
+    Example,
+    Shell,
+    called,
+    commands,
+    database_of,
+    examples,
+    find_page,
+    lay_out,
+    missing_of,
+    roles_of,
+)
+from support.legacy_database import fill_legacy, fill_legacy_at
+from support.new_user import Walk
+from support.servers import Database, Postgres, Sqlite
+from unit.test_borders import RANKS
 
 EXAMPLES = [example for page in PAGES for example in examples(page)]
-RUN = ("console", "sql")
-# Pages that tests of their own run: test_roles.py, test_your_project.py.
-RUN_ELSEWHERE = ("read-only-role.md", "your-project.md")
-# What cannot be run: the two commands that set up and test everything, an address, a drawing.
-UNCHECKED = [("README.md", "sh"), ("README.md", "sh"), ("CONTRIBUTING.md", ""), ("operations.md", "sh")]
+RUN = ("console", "sql", "output", "annotation")
+# Pages that tests of their own run: test_disuse.py, test_roles.py, test_start.py.
+RUN_ELSEWHERE = (
+    "how-to/prove-disuse.md",
+    "how-to/roles.md",
+    "start/project.md",
+    "start/guard.md",
+    "start/first-check.md",
+    "start/first-contract.md",
+    "README.md",
+)
+# What cannot be run: installing it, the commands that set up and test everything, an address, a drawing.
+UNCHECKED = [
+    ("README.md", "sh"),
+    ("README.md", "sh"),
+    ("CONTRIBUTING.md", ""),
+    ("CONTRIBUTING.md", ""),
+    ("RELEASING.md", "sh"),
+    ("index.md", "sh"),
+    ("migration/index.md", "sh"),
+    ("migration/index.md", "sh"),
+    ("migration/operations.md", "sh"),
+    ("start/guard.md", "sh"),
+]
 
 
 def ini(text: str) -> None:
@@ -54,7 +88,7 @@ def runbook(text: str) -> None:
 
 def beside_its_page(example: Example) -> None:
     """Variants are linted with the page that they stand beside."""
-    name = str(page_of(str(example.file)))
+    name = str(runbook_file(str(example.file)))
     (page,) = [each for each in EXAMPLES if (each.page, each.file) == (example.page, name)]
     assert findings(page.text, str(page.file), example.text) == []
 
@@ -68,19 +102,21 @@ def crontab(text: str) -> None:
         assert found[1] is None or found[1] in known, line
 
 
-def requirements(text: str) -> None:
-    """Ways to name pipestate that need no index, which does not have it: an address with a commit, a wheel."""
-    address, wheel = text.splitlines()
-    commit = r"git\+https://github\.com/your-org/pipestate@[0-9a-f]{40}"
-    assert re.fullmatch(commit, str(Requirement(address).url))
-    assert re.fullmatch(rf"\./wheels/pipestate-{re.escape(__version__)}-py3-none-any\.whl", wheel)
-
-
 def screen(text: str) -> None:
     """What a page shows of a terminal stands in a kept screen, whatever the day."""
     kept = {line.strip() for path in SCREENS.glob("*.txt") for line in path.read_text().splitlines()}
     for line in settled(text).splitlines():
         assert line.strip() in kept, line
+
+
+def printed_by_help(text: str) -> None:
+    """tests/unit/test_reference.py compares each line with what `--help` prints."""
+    assert text.startswith(("Usage: pipestate", "Which project:"))
+
+
+def signature(text: str) -> None:
+    """tests/unit/test_reference.py compares it with the code."""
+    compile(f"def {text.strip()}: ...", "<documentation>", "exec")
 
 
 CHECKS: dict[str, Callable[[str], object]] = {
@@ -91,8 +127,9 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "ini": ini,
     "text": crontab,
-    "requirements": requirements,
     "screen": screen,
+    "help": printed_by_help,
+    "signature": signature,
 }
 
 
@@ -111,9 +148,13 @@ WORLDS: dict[str, Callable[[Database], None]] = {
 
 
 @pytest.fixture
-def world(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[Database]:
+def world(postgres: Postgres, sqlite: Sqlite, request: pytest.FixtureRequest) -> Iterator[Database]:
     """The database that a page assumes."""
     name = database_of(request.param)
+    if name == "sqlite":
+        yield (file := sqlite.create())
+        sqlite.drop(file)
+        return
     database = postgres.copy_of(name, WORLDS[name])
     yield database
     for role in (f"{role}_{database.url.database}" for role in roles_of(request.param)):
@@ -130,8 +171,15 @@ def fill_surroundings(storage: Path, redis_url: str) -> dict[str, str]:
     return {"STORAGE_DIR": str(storage), "REDIS_URL": redis_url}
 
 
-def pages_that_run() -> list[Path]:
-    return [page for page in PAGES if any(example.language in RUN for example in examples(page))]
+def pages_that_run(*, in_shop: bool) -> list[Any]:
+    """Pages with commands or SQL, and the database that each assumes."""
+    return [
+        pytest.param(each, each, id=called(each))
+        for each in PAGES
+        if any(example.language in ("console", "sql") for example in examples(each))
+        and called(each) not in RUN_ELSEWHERE
+        and ("<!-- project: shop -->" in each.read_text(encoding="utf-8")) == in_shop
+    ]
 
 
 def of_its_own(text: str, page: Path, database: Database) -> str:
@@ -141,11 +189,7 @@ def of_its_own(text: str, page: Path, database: Database) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("world", "page"),
-    [pytest.param(page, page, id=page.name) for page in pages_that_run() if page.name not in RUN_ELSEWHERE],
-    indirect=["world"],
-)
+@pytest.mark.parametrize(("world", "page"), pages_that_run(in_shop=False), indirect=["world"])
 @pytest.mark.scene
 def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, redis_url: str) -> None:
     directory = tmp_path / "project"
@@ -154,9 +198,14 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
     shell = Shell(directory, {"DATABASE_URL": world.text})
     if database_of(page).startswith("scene"):
         shell.environment.update(fill_surroundings(tmp_path / "sites", redis_url))
+    printed = ""
     for example in examples(page):
-        if example.language == "sql":
+        if example.language == "sql" and has_directives(example.text):
+            world.rows(example.text)
+        elif example.language == "sql":
             world.run(of_its_own(example.text, page, world))
+        elif example.language == "output":
+            assert not missing_of(example.text, printed), printed
         elif example.language == "console":
             for command in commands(example.text):
                 printed = shell.must(command)
@@ -164,11 +213,22 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
                     jsonschema.validate(json.loads(printed), json.loads(SCHEMA.read_text()))
 
 
+@pytest.mark.parametrize("page", [each.values[1] for each in pages_that_run(in_shop=True)], ids=called)
+@pytest.mark.scene
+def test_a_page_that_begins_in_the_shop_runs_top_to_bottom(page: Path, pg: Database, tmp_path: Path) -> None:
+    walk = Walk(tmp_path / "shop", pg)
+    walk.make_shop()
+    for example in examples(page):
+        walk.take(example)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: f"{each.page}:{each.line}")
 def test_every_example_is_run_parsed_or_known_to_be_neither(example: Example) -> None:
     if example.file is not None and is_beside(example.file):
         if example.page not in RUN_ELSEWHERE:
             beside_its_page(example)
+    elif example.file is not None and example.file.endswith(" (appended)"):
+        assert example.page in RUN_ELSEWHERE
     elif example.language in CHECKS:
         CHECKS[example.language](example.text)
         if example.language == "python" and example.file is None:
@@ -203,12 +263,12 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
     [
         ("json.md", '"runbooks"', SCHEMA),
         ("json.md", '"changes"', NOTICE_SCHEMA),
-        ("fleet.md", "{", FLEET),
+        ("several-databases.md", "{", FLEET),
     ],
 )
 def test_the_samples_of_the_json_are_valid(page: str, key: str, schema: Path) -> None:
     (sample,) = [
-        each for each in EXAMPLES if each.language == "json" and each.page == page and key in each.text
+        each for each in EXAMPLES if each.language == "json" and each.page.endswith(page) and key in each.text
     ]
     jsonschema.validate(json.loads(sample.text), json.loads(schema.read_text()))
 
@@ -222,7 +282,7 @@ def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> No
 
 
 def test_every_key_of_the_json_is_explained() -> None:
-    page = (ROOT / "docs" / "json.md").read_text()
+    page = find_page("json.md").read_text()
     schema = json.loads(SCHEMA.read_text())
     parts = [schema, schema["properties"]["database"], schema["properties"]["runbooks"]["items"]]
     for part in [*parts, *schema["$defs"].values()]:
@@ -231,15 +291,15 @@ def test_every_key_of_the_json_is_explained() -> None:
 
 
 def test_every_metric_is_explained_and_no_other() -> None:
-    page = (ROOT / "docs" / "monitoring.md").read_text()
-    source = (ROOT / "src" / "pipestate" / "render" / "openmetrics.py").read_text()
+    page = find_page("monitoring.md").read_text()
+    source = (ROOT / "src" / "pipestate" / "cli" / "formats" / "openmetrics.py").read_text()
     made = set(re.findall(r'Family\(\s*"(pipestate_\w+)"', source))
     assert made == set(re.findall(r"`(pipestate_\w+)`", page)) - {"pipestate_version"}
 
 
 @pytest.mark.parametrize("name", ["status", "plan", "history", "lint"])
 def test_every_key_of_the_other_schemas_is_explained(name: str) -> None:
-    page = (ROOT / "docs" / "json.md").read_text()
+    page = find_page("json.md").read_text()
     schema = json.loads(SCHEMA.with_name(f"{name}.schema.json").read_text())
     for key in keys_of(schema):
         assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
@@ -257,7 +317,7 @@ def keys_of(schema: object) -> set[str]:
 def test_every_directive_is_explained() -> None:
     from pipestate.runbook.directives import KNOWN
 
-    page = (ROOT / "docs" / "runbooks.md").read_text()
+    page = (ROOT / "docs" / "reference" / "directives.md").read_text()
     for name in KNOWN:
         assert re.search(rf"^\|[^|]*`{name}`[^|]*\|", page, re.MULTILINE), name
 
@@ -266,6 +326,35 @@ def test_prose_keeps_to_110_columns() -> None:
     for page in PAGES:
         for number, line in enumerate(page.read_text().splitlines(), 1):
             assert len(line) <= 110 or line.startswith("|"), f"{page.name}:{number}"
+
+
+PLACES = r"`((?:src|tests|alembic|runbooks|docs|benchmarks|examples)/[\w./-]*)`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=called)
+def test_every_path_of_the_checkout_that_is_named_exists(page: Path) -> None:
+    if called(page).startswith(("how-to/", "start/", "reference/")):
+        return  # there `alembic/` and `runbooks/` belong to the reader's project
+    named = re.findall(PLACES, page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    named = re.findall(r"`(?:[\w/]+/)?(test_\w+\.py)`", find_page("security.md").read_text(encoding="utf-8"))
+    known = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(named) > 20
+    assert set(named) - known == set()
+
+
+def test_the_picture_of_the_tree_has_every_package_in_the_order_of_the_borders() -> None:
+    drawn = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("```\nsrc/pipestate/\n")[2]
+    lines = [re.findall(r"(\w+)/ ", line) for line in drawn.partition("```")[0].splitlines()]
+    package = ROOT / "src" / "pipestate"
+    real = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    shown = [[name for name in line if name in real] for line in lines]
+    assert {name for line in shown for name in line} == real
+    ranks = [RANKS[name] for line in shown for name in line if name in RANKS]
+    assert ranks == sorted(ranks)
 
 
 def test_every_make_target_that_is_named_exists() -> None:
@@ -281,13 +370,25 @@ def test_make_alone_lists_the_targets() -> None:
         assert f"make {target}" in listed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=called)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+        place = ROOT if target.startswith("runbooks/") else page.parent  # the site has them below migration/
+        assert (place / target).exists(), target
 
 
-def test_every_page_is_named_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert f"(docs/{page.name})" in readme
+@pytest.mark.scene
+def test_the_site_is_built_strictly_and_can_be_searched(tmp_path: Path) -> None:
+    """Strict: no broken link or anchor, and no page outside the navigation."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]
+    assert {"how-to/backfill.html", "migration/runbooks/queue-cutover.html"} <= {
+        each["location"] for each in found
+    }
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert {str(each.relative_to(DOCS)) for each in DOCS.rglob("*.md")} <= named

@@ -11,11 +11,11 @@ import pytest
 from redis import Redis
 from rq import Queue
 
-from alembics import ROOT, Chain
 from attacks.sessions import wait_until
-from bed import Postgres
-from queue_beds import RqBed
-from stuck_sites import Pipeline
+from support.alembic_runs import ROOT, Chain
+from support.queues import RqBed
+from support.servers import Postgres
+from support.stuck_sites import Pipeline
 
 pytestmark = pytest.mark.scene
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from miniatures import PROJECTS, copy_project
-from programs import run_program
-from shops import LOG, OLD, Shop
+from support.miniatures import PROJECTS, copy_project
+from support.programs import run_program
+from support.servers import Database
+from support.shop_project import LOG, OLD, Shop
 
 
 @pytest.fixture
@@ -45,3 +45,56 @@ def test_flask_db_upgrade_waits_at_a_closed_gate(shop: Shop) -> None:
     assert shop.recorded() == [("gate", "open"), ("upgrade", None)]
     assert flask(shop, "downgrade", "b2").returncode == 0
     assert (shop.version(), shop.orders(), shop.log()) == ("b2", OLD, LOG)
+
+
+INI = """[alembic]
+[loggers]
+keys = root
+[handlers]
+keys = console
+[formatters]
+keys = generic
+[logger_root]
+level = WARN
+handlers = console
+[handler_console]
+class = StreamHandler
+args = (sys.stderr,)
+formatter = generic
+[formatter_generic]
+format = %(levelname)s [%(name)s] %(message)s
+"""
+
+
+def test_an_ini_that_silences_flask_migrate_hides_no_closed_gate(shop: Shop) -> None:
+    """Privacyidea's names other loggers than Flask-Migrate's, which ended with 1 and without a word."""
+    (shop.root / "migrations" / "alembic.ini").write_text(INI)
+    env = shop.root / "migrations" / "env.py"
+    configured = "from logging.config import fileConfig\n\nfileConfig(context.config.config_file_name)\n"
+    env.write_text(env.read_text().replace("guard(context)\n", f"guard(context)\n{configured}"))
+    assert flask(shop, "upgrade", "b2").returncode == 0
+    shop.fill()
+    done = flask(shop, "upgrade")
+    assert done.returncode == 1
+    assert "the gate shop/ready is closed" in done.stderr
+    shop.assert_untouched()
+
+
+AUTOCOMMIT = '        connection = connection.execution_options(isolation_level="AUTOCOMMIT")\n'
+
+
+def test_an_env_py_that_commits_every_statement_gets_a_transaction_from_the_guard(shop: Shop) -> None:
+    """Privacyidea's and dagster's connect so."""
+    env = shop.root / "migrations" / "env.py"
+    begin = "    with get_engine().connect() as connection:\n"
+    env.write_text(env.read_text().replace(begin, begin + AUTOCOMMIT))
+    assert flask(shop, "upgrade", "b2").returncode == 0
+    shop.fill()
+    done = flask(shop, "upgrade")
+    assert done.returncode == 1
+    assert "the gate shop/ready is closed" in done.stderr
+    shop.assert_untouched()
+    shop.approve()
+    done = flask(shop, "upgrade")
+    assert done.returncode == 0, done.stderr
+    shop.assert_contracted()

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bed import Postgres
-from books import block, page
-from fleets import APPROVAL, UNREACHABLE, Tenants
-from miniatures import copy_project
-from pipestate.render.fleet_lines import SCHEMA
-from programs import run_program
-from terminal import Typed, in_terminals, plain
+from pipestate.cli.formats.fleet_lines import SCHEMA
+from support.fleets import APPROVAL, UNREACHABLE, Tenants
+from support.miniatures import copy_project
+from support.programs import run_program
+from support.runbook_samples import block, page
+from support.servers import Database, Postgres
+from support.terminal import Typed, in_terminals, plain
 
 LINE = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
@@ -88,8 +88,9 @@ def test_a_line_says_what_is_wrong_with_one_database_and_the_last_what_differs(d
     assert (phase["phase"], phase["gate"]) == ("shop/ready", "closed")
     assert [wrong["check"] for wrong in phase["wrong"]] == ["approved"]
     assert by_name["gone"]["url"] == "postgresql://app:***@127.0.0.1:1/gone"
-    assert by_name["north"]["definitions"] == by_name["south"]["definitions"] != by_name["odd"]["definitions"]
-    assert [(drift["name"], drift["alike"]) for drift in summary["drift"]] == [("odd", 3)]
+    assert by_name["north"]["drift"]["differences"] == []
+    assert [each["change"] for each in by_name["odd"]["drift"]["differences"]] == ["added"]
+    assert summary["drifted"] == ["odd"]
     assert summary["exit_codes"] == {"0": 3, "1": 1, "2": 0, "3": 1}
     assert len(summary["repeated"]) == 1
     assert "all.txt:7 names" in stderr
@@ -163,3 +164,66 @@ def test_a_bar_is_for_terminals(directory: Path) -> None:
     (written,) = in_terminals([Typed(("fleet", "verify", "--databases", "good.txt"), 100)], cwd=directory)
     assert "asking ━" in plain(written)
     assert "━" not in "".join(run(directory, "verify", "--databases", "good.txt")[1:])
+
+
+# --- upgrade and merge -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tenants(directory: Path, postgres: Postgres) -> Iterator[Database]:
+    """A database with five empty schemas, and the list of them."""
+    database = postgres.create()
+    database.run(*(f"CREATE SCHEMA t_{number}" for number in range(5)))
+    query = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^t_' ORDER BY 1"
+    (directory / "schemas.txt").write_text(f"{database.text} schemas: {query}\n")
+    yield database
+    postgres.drop(database)
+
+
+def test_an_upgrade_in_shards_and_the_sum_of_them(directory: Path, tenants: Database) -> None:
+    options = ("upgrade", "b2", "--databases", "schemas.txt", "--json", "--shard")
+    for number in (1, 2):
+        code, stdout, _ = run(directory, *options, f"{number}/2")
+        summary, databases = lines_of(stdout)
+        assert (code, summary["shard"], summary["databases"]) == (0, f"{number}/2", len(databases))
+        assert {each["upgrade"]["outcome"] for each in databases} <= {"upgraded"}
+        (directory / f"shard-{number}.jsonl").write_text(stdout)
+    code, stdout, stderr = run(directory, "merge", "shard-1.jsonl", "shard-2.jsonl", "--json")
+    summary, databases = lines_of(stdout)
+    assert (code, summary["databases"], len(databases)) == (0, 5, 5)
+    assert {each["revision"] for each in databases} == {"b2"}
+    assert "pipestate:" not in stderr
+    code, _, stderr = run(directory, "merge", "shard-1.jsonl")
+    assert (code, "no file has the shard 2/2" in stderr) == (3, True)
+    whole = (directory / "shard-2.jsonl").read_text()
+    (directory / "shard-2.jsonl").write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    code, _, stderr = run(directory, "merge", "shard-1.jsonl", "shard-2.jsonl")
+    assert (code, "ends without a summary" in stderr) == (3, True)
+
+
+def test_an_upgrade_says_what_is_held_and_what_is_pending(directory: Path, tenants: Database) -> None:
+    code, stdout, _ = run(directory, "upgrade", "--databases", "schemas.txt", "--dry-run")
+    assert (code, "5 pending." in stdout, "4 revisions pending" in stdout) == (0, True, True)
+    assert run(directory, "upgrade", "b2", "--databases", "schemas.txt")[0] == 0
+    tenants.run("INSERT INTO t_3.order_log VALUES (1, 'x')")
+    code, stdout, _ = run(directory, "upgrade", "c3", "--databases", "schemas.txt")
+    assert (code, "4 upgraded, 1 held." in stdout, "held: shop/ready is closed" in stdout) == (1, True, True)
+    assert run(directory, "upgrade", "c3", "--databases", "schemas.txt", "--hold")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("upgrade", "--databases", "good.txt", "--waves", "many"), "write how far each wave goes"),
+        (("upgrade", "--databases", "good.txt", "--shard", "3"), "JOB_COMPLETION_INDEX"),
+        (("upgrade", "nowhere", "--databases", "good.txt"), "nowhere: no revision"),
+        (("upgrade", "--databases", "good.txt", "--phase", "nowhere"), "there is no phase nowhere"),
+        (("merge", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
+        (("merge", "good.txt"), "good.txt:1: not a line of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_upgrade_is_one_sentence(directory: Path, arguments: tuple[str, ...], said: str) -> None:
+    code, stdout, stderr = run(directory, *arguments)
+    assert (code, stdout) == (2, "")
+    assert said in stderr

@@ -12,7 +12,7 @@ from attacks import orders
 from attacks.attacked import Started, finish
 from attacks.orders import approve
 from attacks.project import Project, lay_out
-from bed import Database, Postgres
+from support.servers import Database, Postgres
 
 
 @pytest.fixture

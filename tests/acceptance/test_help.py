@@ -10,10 +10,10 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from alembics import ROOT
-from pages import PAGES
 from pipestate.cli.main import app
-from terminal import Typed, in_terminals, plain
+from support.alembic_runs import ROOT
+from support.documentation import PAGES
+from support.terminal import Typed, in_terminals, plain
 
 
 @dataclass(frozen=True)

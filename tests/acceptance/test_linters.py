@@ -1,14 +1,14 @@
-"""The linters of migrations that docs/ci.md recommends, run as it says: squawk and alembic-guard."""
+"""The linters of migrations that docs/how-to/ci-github.md recommends, run as it says: squawk and alembic-guard."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from alembics import ROOT
-from ci import committed, git, runner, steps, workflow
-from github import Done
-from miniatures import PROJECTS, copy_project
+from support.alembic_runs import ROOT
+from support.ci_page import committed, git, runner, steps, workflow
+from support.github_runner import Done
+from support.miniatures import PROJECTS, copy_project
 
 pytestmark = pytest.mark.scene
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from alembics import ROOT, Chain
-from aws import Aws, aws_server
-from bed import Database
-from pages import examples
-from programs import run_program
-from web_servers import Asked, Reply, WebServer, as_reply, serving
+from support.alembic_runs import ROOT, Chain
+from support.aws import Aws, aws_server
+from support.documentation import examples, find_page
+from support.programs import run_program
+from support.servers import Database
+from support.web_servers import Reply, SelectedCheck, WebServer, as_reply, serving
 
 HEAD = f"[alembic]\nscript_location = {ROOT / 'alembic'}\nversion_table = pipestate_alembic_version\n\n"
 # What a server of Prefect 3.8.8 answered, to this filter and to one with a wrong date.
@@ -29,11 +29,13 @@ REFUSED = Reply(
 
 
 def lines_of_the_documentation() -> str:
-    (fence,) = [each.text for each in examples(ROOT / "docs" / "observe.md") if "sqs_dlq_depth" in each.text]
+    (fence,) = [
+        each.text for each in examples(find_page("numbers-from-outside.md")) if "sqs_dlq_depth" in each.text
+    ]
     return fence
 
 
-def answer_as_prefect(asked: Asked) -> Reply:
+def answer_as_prefect(asked: SelectedCheck) -> Reply:
     """Answer as the server did: a count, where state and time are asked for as it understands them."""
     wanted = asked.json()["flow_runs"]
     since = wanted["start_time"]["after_"]
@@ -73,6 +75,7 @@ def observe(
     database: Database, directory: Path, lines: str, world: dict[str, str], *arguments: str
 ) -> "subprocess.CompletedProcess[str]":
     (directory / "alembic.ini").write_text(HEAD + lines)
+    (directory / "examples").symlink_to(ROOT / "examples")
     done = run_program(
         ["pipestate", "observe", *arguments],
         cwd=directory,
@@ -120,7 +123,7 @@ def test_one_that_cannot_be_read_stops_none_of_the_others_and_is_named(
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation(), world)
     assert done.returncode == 3
     assert re.fullmatch(
-        r"pipestate: prefect_failed_runs: http://127.0.0.1:\d+/… answered 422\n", done.stderr
+        r"pipestate: prefect_failed_runs: sh ended with exit code 22: curl: .* error: 422\n", done.stderr
     ), done.stderr
     assert pg_expanded.database.value("SELECT count(*) FROM pipestate.observation") == 3
 
@@ -128,23 +131,24 @@ def test_one_that_cannot_be_read_stops_none_of_the_others_and_is_named(
 def test_wrong_options_are_one_sentence_with_file_section_and_line(
     pg_expanded: Chain, tmp_path: Path, world: dict[str, str]
 ) -> None:
-    lines = '[pipestate:observe]\nfine = command echo 1\ndepth = sqs deep ${SQS_QUEUE_URL}\nx = http "${PREFECT_API_KEY}"\n'
+    lines = "[pipestate:observe]\nfine = command echo 1\ndepth = command\nx = command echo 'open\n"
     done = observe(pg_expanded.database, tmp_path, lines, world)
     assert done.returncode == 2
     assert done.stdout == "fine = 1\n"
     second, first = done.stderr.splitlines()
-    assert first.startswith("pipestate: alembic.ini: depth in [pipestate:observe]: write one of depth, dlq,")
+    assert first.startswith("pipestate: alembic.ini: depth in [pipestate:observe]: write the command")
     assert second.startswith(
-        "pipestate: alembic.ini: x in [pipestate:observe]: the address is not the address"
+        "pipestate: alembic.ini: x in [pipestate:observe]: a quotation mark is never closed"
     )
     assert pg_expanded.database.rows("SELECT name FROM pipestate.observation") == [("fine",)]
 
 
-def test_prefect_cloud_gets_the_key_of_the_environment(
+def test_prefect_cloud_gets_the_key_of_a_private_file(
     pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
-    header = '  header="Authorization: Bearer ${PREFECT_API_KEY}"\n'
-    done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation() + header, world)
+    (tmp_path / "prefect.curl").write_text(f'header = "Authorization: Bearer {world["PREFECT_API_KEY"]}"\n')
+    lines = lines_of_the_documentation().replace("curl -fsS", "curl --config prefect.curl -fsS")
+    done = observe(pg_expanded.database, tmp_path, lines, world)
     assert done.returncode == 0, done.stderr
     assert prefect.asked[0].headers["Authorization"] == f"Bearer {world['PREFECT_API_KEY']}"
 
@@ -153,7 +157,8 @@ def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
     pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     prefect.replies = lambda _: as_reply({"50%": 7})
-    lines = "[pipestate:observe]\nhalf = http ${PREFECT_API_URL}?q=a%20b%(here)s path='$[\"50%\"]'\n"
+    ask = 'curl -fsS "$PREFECT_API_URL?q=a%20b%(here)s" | jq ".[\\"50%\\"]"'
+    lines = f"[pipestate:observe]\nhalf = command sh -c '{ask}'\n"
     done = observe(pg_expanded.database, tmp_path, lines, world)
     assert (done.returncode, done.stdout) == (0, "half = 7\n"), done.stderr
     assert prefect.asked[0].path == "/api?q=a%20b%(here)s"
@@ -162,3 +167,17 @@ def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
     environment = {**os.environ, "PIPESTATE_DATABASE_URL": pg_expanded.database.text}
     done = run_program(["alembic", "current"], cwd=tmp_path, environment=environment)
     assert (done.returncode, done.stdout.strip()) == (0, "0005"), done.stderr
+
+
+def test_messages_without_an_age_are_not_a_calm_queue(
+    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], aws: Aws
+) -> None:
+    aws.queue("empty")
+    aws.queue("new", messages=2)
+    script = "command python examples/sqs_queue.py"
+    lines = f"empty = {script} oldest EMPTY\nnew = {script} oldest NEW\nnowhere = {script} depth NOWHERE\n"
+    urls = {name.upper(): f"{aws.url}/123456789012/{name}" for name in ("empty", "new", "nowhere")}
+    done = observe(pg_expanded.database, tmp_path, f"[pipestate:observe]\n{lines}", {**world, **urls})
+    assert (done.returncode, done.stdout) == (3, "empty = 0\n")
+    assert "CloudWatch has no age for new, and messages are in it" in done.stderr
+    assert "The specified queue does not exist" in done.stderr

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from alembics import ROOT
-from books import block, page
-from ci import GIT, committed, git, runner, yaml_of_the_page
-from pages import lay_out
 from pipestate.cli.main import app
+from support.alembic_runs import ROOT
+from support.ci_page import ACTION_PAGE, GIT, committed, git, runner, yaml_of_the_page
+from support.documentation import lay_out
+from support.runbook_samples import block, page
 
 
 @pytest.fixture
@@ -34,7 +34,9 @@ def hook() -> dict[str, str]:
 
 def hooks_of_the_page() -> list[dict[str, Any]]:
     """The two ways to name the hook: by its repository and a commit, and locally."""
-    named, local = (repo for each in yaml_of_the_page() if "repos" in each for repo in each["repos"])
+    named, local = (
+        repo for each in yaml_of_the_page(ACTION_PAGE) if "repos" in each for repo in each["repos"]
+    )
     return [named, local]
 
 

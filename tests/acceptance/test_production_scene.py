@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from alembics import ROOT, Chain
-from bed import Database, Postgres
-from pages import Command, Shell
 from pipestate.pipeline.demo import scene
-from queue_beds import RqBed
-from stuck_sites import Pipeline
+from support.alembic_runs import ROOT, Chain
+from support.documentation import Command, Shell
+from support.queues import RqBed
+from support.servers import Database, Postgres
+from support.stuck_sites import Pipeline
 
 pytestmark = pytest.mark.scene
 

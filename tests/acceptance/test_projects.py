@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from bed import Database
-from miniatures import copy_project
-from programs import run_program
+from support.miniatures import copy_project
+from support.programs import run_program
+from support.servers import Database
 
 Done = subprocess.CompletedProcess[str]
 PASSWORD = "s3cr3t-pa55w0rd"
@@ -127,7 +127,7 @@ def test_the_shipped_chain_is_served_when_it_is_named(tmp_path: Path, database: 
     plan = pipestate(tmp_path, "plan", "--shipped", DATABASE_URL=database.text).stdout
     assert 'Next: alembic -c "$(pipestate --alembic-ini)" upgrade 0005' in plan
     done = pipestate(tmp_path, "verify", "--shipped", DATABASE_URL=database.text)
-    assert "The next step: pipestate plan --shipped" in done.stdout
+    assert "Next: pipestate plan --shipped" in done.stdout
 
 
 def test_a_bare_backfill_in_another_project_says_what_there_is(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_closed_gate_repeats_alembics_options(tmp_path: Path) -> None:
     done = run_program([*argv, "head"], cwd=tmp_path, environment=os.environ)
     assert done.returncode == 255
     hint = "pipestate verify orders --phase ready --config stock/alembic.ini --name orders"
-    assert f"To look closer: {hint}\n" in done.stderr, done.stderr
+    assert f"Next: {hint}\n" in done.stderr, done.stderr
     assert pipestate(tmp_path, *hint.split()[1:]).returncode == 1
 
 

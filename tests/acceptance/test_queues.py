@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-import table_queues
-from alembics import ROOT, Chain
-from bed import Database
 from pipestate.cli.main import main
-from queue_beds import TableBed
-from queue_scene import OCR, Scene, contents
+from support import table_queues
+from support.alembic_runs import ROOT, Chain
+from support.queue_scene import OCR, Scene, contents
+from support.queues import TableBed
+from support.servers import Database
 
 SECRET = "s3cr3t-pa55w0rd"
 
@@ -176,7 +176,7 @@ def test_bytes_that_are_no_text_are_no_export(scene: Scene, pipestate: Command, 
 
 def test_another_backend_serves_every_command(pipestate: Command, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.db"
-    ini = queues_ini(tmp_path, "backend = table_queues:connect", f"url = {jobs}")
+    ini = queues_ini(tmp_path, "backend = support.table_queues:connect", f"url = {jobs}")
     with table_queues.connect(str(jobs)) as queues:
         bed = TableBed(queues, jobs)
         bed.put("failed", "ocr_page_job")
@@ -196,8 +196,11 @@ def test_another_backend_serves_every_command(pipestate: Command, tmp_path: Path
     [
         ("backend = celery", "backend = celery: write one of rq, or module:Class"),
         ("backend = nowhere.at.all:Queues\nurl = x", "cannot be imported: ModuleNotFoundError"),
-        ("backend = table_queues:nothing\nurl = x", "cannot be imported: AttributeError"),
-        ("backend = table_queues:connect", "no queue given: write the url of table_queues:connect"),
+        ("backend = support.table_queues:nothing\nurl = x", "cannot be imported: AttributeError"),
+        (
+            "backend = support.table_queues:connect",
+            "no queue given: write the url of support.table_queues:connect",
+        ),
     ],
 )
 def test_a_backend_that_cannot_be_opened_is_one_sentence(
@@ -210,7 +213,7 @@ def test_a_backend_that_cannot_be_opened_is_one_sentence(
 
 
 def test_a_redis_url_for_another_backend_is_refused(pipestate: Command, tmp_path: Path) -> None:
-    ini = queues_ini(tmp_path, "backend = table_queues:connect", "url = jobs.db")
+    ini = queues_ini(tmp_path, "backend = support.table_queues:connect", "url = jobs.db")
     done = pipestate("queues", "show", "--config", str(ini), "--redis-url", "redis://localhost")
     assert (done.code, done.out) == (2, "")
     assert "--redis-url is for RQ" in done.err

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-import terminal
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
-from bed import Database, Postgres
-from pipestate.render.rehearse_data import SCHEMA
-from terminal import Typed, in_terminals
+from pipestate.cli.formats.rehearse import SCHEMA
+from support import terminal
+from support.servers import Database, Postgres
+from support.terminal import Typed, in_terminals
 
 pytestmark = pytest.mark.scene
 
@@ -166,7 +166,7 @@ def test_on_sqlite_revisions_are_timed_and_the_lock_is_the_file(tmp_path: Path, 
     done = rehearse(project, clone, "--there-and-back", *named)
     assert done.returncode == 1, done.stderr
     assert "SQLite: locks are the file's." in done.stdout
-    assert "After the way back: table approvals is new." in done.stdout
+    assert "After the downgrade: table approvals is new." in done.stdout
     assert "The way there and back failed (migrations/versions/a1_orders.py:12): " in done.stdout
     assert "is production itself" in rehearse(project, production, *named).stderr
 
@@ -183,3 +183,125 @@ def test_on_a_terminal_a_line_says_which_revision_runs(tmp_path: Path, pg: Datab
     assert "upgrading the clone from base to a1 0:00:00" in screen
     settled = screen.rpartition("upgrading the clone")[2].splitlines()
     assert [line for line in settled if len(line) > 80] == []
+
+
+ASYNCHRONOUS = """
+import asyncio
+import os
+
+from alembic import context
+from sqlalchemy import pool
+from sqlalchemy.ext.asyncio import create_async_engine
+
+
+def run(connection):
+    context.configure(connection=connection)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+async def main():
+    engine = create_async_engine(os.environ["DATABASE_URL"], poolclass=pool.NullPool)
+    async with engine.connect() as connection:
+        await connection.run_sync(run)
+        await connection.commit()
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("place", ["environment", "ini"])
+def test_the_projects_own_driver_is_kept(project: Project, clone: Database, place: str) -> None:
+    """An asynchronous env.py cannot use psycopg2, so DATABASE_URL keeps +asyncpg."""
+    project.write("migrations/env.py", ASYNCHRONOUS)
+    production = project.database.url.set(drivername="postgresql+asyncpg").render_as_string(
+        hide_password=False
+    )
+    if place == "ini":
+        written = project.read("alembic.ini").splitlines()
+        project.write(
+            "alembic.ini",
+            "\n".join(
+                f"sqlalchemy.url = {production.replace('%', '%%')}" if "sqlalchemy.url" in line else line
+                for line in written
+            ),
+        )
+        production = ""
+    else:
+        project.edit("alembic.ini", ("sqlalchemy.url", "other.url"))
+    done = project.pipestate("rehearse", "--on", clone.text, "--to", "b2", "--json", DATABASE_URL=production)
+    assert (done.returncode, told(done)["after"]) == (0, "b2"), done.stderr
+
+
+TWICE = """
+from alembic import op
+
+revision, down_revision = "b2", "a1"
+
+
+def upgrade():
+    op.execute("SET LOCAL lock_timeout = '100ms'")
+    op.execute("ALTER TABLE orders ADD COLUMN token float DEFAULT random() + length(pg_sleep(0.005)::text)")
+    op.execute("CREATE INDEX ix_orders_note ON orders (slow(note))")
+"""
+
+
+def test_a_new_column_and_an_index_of_one_revision_are_both_found(project: Project, clone: Database) -> None:
+    project.write("migrations/versions/b2_index.py", TWICE)
+    data = told(rehearse(project, clone, "--to", "b2", "--max-stall", LIMIT, "--json"))
+    found = {Path(each["source"]).name: each["instead"] for each in data["findings"]}
+    assert found["b2_index.py:9"].startswith("the column without its default")
+    assert "create_index" in found["b2_index.py:10"]
+    assert not any("Contract" in each for each in found.values())
+
+
+TRIGGER = """
+CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN IF new.note = '' THEN RAISE 'empty'; END IF; RETURN new; END $$;
+CREATE TRIGGER noted BEFORE INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION noted()
+"""
+DROPS = """
+from alembic import op
+
+revision, down_revision = "b2", "a1"
+
+
+def upgrade():
+    op.execute("{}")
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE orders DROP COLUMN note", "ALTER TABLE orders RENAME COLUMN note TO _pipestate_4_0"],
+)
+def test_a_dropped_column_that_a_trigger_names_is_broken(
+    project: Project, clone: Database, statement: str
+) -> None:
+    for database in (project.database, clone):
+        database.run(TRIGGER)
+    project.write("migrations/versions/b2_index.py", DROPS.format(statement))
+    done = rehearse(project, clone, "--to", "b2", "--json")
+    data = told(done)
+    assert (done.returncode, data["ok"], data["writes"]["tried"], data["writes"]["empty"]) == (
+        1,
+        False,
+        1,
+        ["order_log"],
+    )
+    broken = [(each["table"], each["act"], each["error"][:36]) for each in data["writes"]["broken"]]
+    error = 'record "new" has no field "note" (PL'
+    assert broken == [("orders", "UPDATE", error), ("orders", "INSERT", error)]
+    assert clone.value("SELECT count(*) FROM orders") == 80
+
+
+def test_revisions_up_to_from_are_applied_and_not_judged(project: Project, clone: Database) -> None:
+    nothing = rehearse(project, clone, "--from", "f6", "--to", "f6")
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert "nothing is pending behind f6" in nothing.stderr
+    done = rehearse(project, clone, "--from", "c3", "--to", "d4", "--max-stall", LIMIT, "--json")
+    data = told(done)
+    assert (data["before"], data["after"]) == ("c3", "d4")
+    assert [each["revision"] for each in data["revisions"]] == ["d4"]
+    assert {each["revision"] for each in data["findings"]} == {"d4"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from alembics import ROOT, Chain
-from bed import Database
-from html_pages import Html, must_be_whole
-from programs import run_program
+from support.alembic_runs import ROOT, Chain
+from support.html_pages import Html, must_be_whole
+from support.programs import run_program
+from support.servers import Database
 
 Done = subprocess.CompletedProcess[str]
 
@@ -28,7 +28,7 @@ def test_the_page_is_written_whatever_the_gates_say(legacy_0005: Database, tmp_p
     assert done.stderr.startswith(f"wrote {file} (")
     page = Html(file.read_text())
     must_be_whole(page)
-    assert "gates closed" in page.words
+    assert "gates are closed" in page.words
 
 
 def test_runbooks_can_be_named_and_the_page_can_go_to_stdout(pg_expanded: Chain) -> None:

@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 import yaml
 
-from alembics import ROOT, Chain, psql
-from books import block, page
-from programs import run_program
+from support.alembic_runs import ROOT, Chain, psql
+from support.programs import run_program
+from support.runbook_samples import block, page
 
-SCHEMA = ROOT / "src" / "pipestate" / "render" / "lint.schema.json"
+SCHEMA = ROOT / "src" / "pipestate" / "cli" / "formats" / "lint.schema.json"
 PAGES = ("content-item-pipeline-state", "queue-cutover", "sites-consolidation")
 
 

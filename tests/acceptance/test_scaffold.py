@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from miniatures import copy_project
-from programs import run_program
+from support.miniatures import copy_project
+from support.programs import run_program
 
 Done = subprocess.CompletedProcess[str]
 
@@ -55,6 +55,8 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     said = must(pipestate(empty, "init", "orders", "--rev-id", "a1"))
     assert "wrote alembic/versions/a1_pipestate_ledger.py" in said
     assert "    guard(context)\n" in said
+    assert "In alembic/env.py, as an argument of context.configure(...)" in said
+    assert "    transaction_per_migration=True,\n" in said
     assert said.endswith("Next: write the checks of runbooks/orders.md, then alembic upgrade head\n")
     assert {name: text for name, text in files(empty).items() if name in before} == before
 
@@ -69,13 +71,11 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     contract = ("revision", "--contract", "orders/readiness", *drop, "--rev-id", "b2", "--recheck", "unused")
     page = (empty / "runbooks/orders.md").read_text()
     dry = must(pipestate(empty, *contract, "--dry-run"))
-    assert '    +  readiness: {from: "a1", until: "b2", opens: ["b2"]}\n' in dry
+    assert "runbooks/orders.md" not in dry, "the phase opens what asks it, and ends with it"
     assert (empty / "runbooks/orders.md").read_text() == page
     said = must(pipestate(empty, *contract, "-m", 'the log "goes"'))
     assert "  readiness opens b2 and ends with it\n  expand, backfill go on after it\n" in said
-    assert (empty / "runbooks/orders.md").read_text() == page.replace(
-        'readiness: {from: "a1"}', 'readiness: {from: "a1", until: "b2", opens: ["b2"]}'
-    )
+    assert (empty / "runbooks/orders.md").read_text() == page
     assert CONTRACT in (empty / "alembic/versions/b2_the_log_goes.py").read_text()
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
     ruff_finds_nothing(empty / "alembic/versions")
@@ -86,11 +86,49 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     assert "2 runbooks, 0 findings" in pipestate(empty, "runbook", "lint").stderr
 
 
+def test_a_phase_before_it_that_reads_what_is_dropped_ends_with_it(empty: Path) -> None:
+    must(pipestate(empty, "init", "orders", "--rev-id", "a1"))
+    page = empty / "runbooks/orders.md"
+    text = page.read_text().replace(
+        "SELECT 'write this check: which rows are not copied' AS fault", "SELECT old_status FROM orders"
+    )
+    page.write_text(text)
+    contract = ("revision", "--contract", "orders/readiness", "--drop-column", "orders.old_status")
+    said = must(pipestate(empty, *contract, "--rev-id", "b2"))
+    assert "  backfill ends with it, too\n" in said
+    assert page.read_text() == text.replace('backfill: {from: "a1"}', 'backfill: {from: "a1", until: "b2"}')
+
+    said = must(pipestate(empty, *contract[:-1], "orders.old_place", "--rev-id", "c3"))
+    assert "  readiness opens c3 and ends with it\n" in said
+    assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
+
+
+def test_a_phase_that_has_ended_takes_no_contract(empty: Path) -> None:
+    must(pipestate(empty, "init", "orders", "--rev-id", "a1"))
+    page = empty / "runbooks/orders.md"
+    page.write_text(page.read_text().replace('readiness: {from: "a1"}', 'readiness: {until: "a1"}'))
+    before = files(empty)
+    done = pipestate(empty, "revision", "--contract", "orders/readiness", "--drop-table", "t")
+    assert done.returncode == 2
+    assert "phase readiness ended with revision a1, so its gate could never open" in done.stderr
+    text = page.read_text().replace('readiness: {until: "a1"}', "readiness:")
+    start, ready, rest = text.partition("## Phase: readiness")
+    own = "".join(line for line in rest.splitlines(keepends=True) if not line.startswith("- "))
+    page.write_text(start + ready + own.replace("-- require:", "-- level: warn\n-- require:"))
+    done = pipestate(
+        empty, "revision", "--contract", "orders/readiness", "--drop-table", "t", "--rev-id", "b2"
+    )
+    assert done.returncode == 2
+    assert "phase readiness opens b2 but has no blocking check: its gate could never open" in done.stderr
+    assert files(empty).keys() == before.keys()
+
+
 CONTRACT = """contract = Contract(
     "orders/readiness",
     tables=["sales.order_log"],
     columns={"orders": ["old_status", "x"]},
     recheck=["unused"],
+    revision=revision,
 )
 upgrade, downgrade = contract.upgrade, contract.downgrade
 """
@@ -116,7 +154,7 @@ READY = ("revision", "--contract", "orders/ready")
         ((*READY, *DROP, "--rev-id", "a1"), "there is a revision a1 already"),
         (READY, "nothing to drop: give --drop-table"),
         ((*READY, *DROP, *DROP), "--drop-table t is given twice"),
-        ((*READY, *DROP, "--drop-column", "t.c"), "t goes as a whole and by columns"),
+        ((*READY, *DROP, "--drop-column", "t.c"), "t is dropped as a whole and by columns"),
         ((*READY, "--drop-column", "t.c", "--drop-column", "t.c"), "--drop-column t.c is given twice"),
         ((*READY, "--drop-column", "c"), "--drop-column c: write [SCHEMA.]TABLE.COLUMN"),
         ((*READY, "--drop-table", 'a"b'), '--drop-table a"b: write [SCHEMA.]TABLE'),

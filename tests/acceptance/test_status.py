@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -16,14 +17,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from alembics import ROOT, Chain
-from bed import Database, Postgres, Sqlite
-from legacy import fill_legacy_at
-from programs import run_program, start
-from terminal import on_terminal, open_terminal, plain
-from weeks import let_weeks_pass
+from support.alembic_runs import ROOT, Chain
+from support.legacy_database import fill_legacy_at
+from support.programs import run_program, start
+from support.servers import Database, Postgres, Sqlite
+from support.terminal import on_terminal, open_terminal, plain
+from support.two_weeks import let_weeks_pass
 
-RENDER = ROOT / "src" / "pipestate" / "render"
+RENDER = ROOT / "src" / "pipestate" / "cli" / "formats"
 PATIENCE_S = 60
 
 
@@ -87,7 +88,8 @@ def test_the_json_of_status_has_all_of_it(weeks: Database) -> None:
     assert soak["ends_next"]
     assert ready["opening"]["at"] == soak["opens_at"] > data["at"]
     assert "backup-taken" in ready["opening"]["waits_for"]
-    (backup,) = ready["sign_offs"]
+    backup, release = ready["sign_offs"]
+    assert (release["id"], release["missing"]) == ("old-columns-unread", 1)
     assert (backup["missing"], backup["until"], backup["words"][0]["holds"]) == (1, None, False)
     states = [day["state"] for day in phase_of(data, "sites-consolidation/backfill")["days"]]
     assert states == ["none", "closed", *["open"] * 3, *["gap"] * 3, *["open"] * 5, "none"]
@@ -136,7 +138,7 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
         "at the earliest, and not before backup-taken",
         "sites-consolidation/backfill is closed now",
         "signed code-deployed: dba@example.com, holds for 47 days more",
-        "unsigned backup-taken: the word of dba@example.com ended 6 hours ago",
+        "unsigned backup-taken: the sign-off of dba@example.com expired 6 hours ago",
         "pipestate attest sites-consolidation/readiness/backup-taken --by YOU",
         "days ✗■■■···■■■■■",
         "12 days ago, by cron: counters-consistent: 2 rows, first: overshot",
@@ -161,7 +163,7 @@ def test_a_force_that_was_taken_back_is_said_to_be(legacy_0005: Database) -> Non
     assert "ticket 4711 had failed: " in said
     assert "0007 was taken back since, and is not applied now" in said
     page = on(legacy_0005, "report", "--output", "-").stdout
-    assert "0007 was taken back since, and is not applied now." in page
+    assert "Revision 0007 was downgraded since, and is not applied now." in page
 
 
 def test_empty_views_are_left_out(weeks: Database) -> None:
@@ -187,7 +189,7 @@ def test_an_unknown_page_is_exit_2(lite: Database) -> None:
 
 def test_an_older_ledger_is_one_line_and_the_rest_is_shown(legacy_0005: Database) -> None:
     legacy_0005.run("DROP VIEW pipestate.soak")
-    done = on(legacy_0005, "status")
+    done = on(legacy_0005, "status", "--verbose")
     assert done.returncode == 0
     assert done.stdout.count("is older than this pipestate") == 1
     assert "sites-consolidation/expand open" in done.stdout
@@ -277,3 +279,32 @@ def test_a_watch_without_a_terminal_is_exit_2(lite: Database, options: list[str]
     done = on(lite, "status", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_soft_drops_are_shown_with_the_two_commands(contracted: Chain) -> None:
+    database = contracted.database
+    said = " ".join(on(database, "status").stdout.split())
+    assert "table" in said
+    assert "site_progress" in said
+    assert "restore: alembic downgrade 0007-1; purge: pipestate purge --older-than 30d" in said
+    data = data_of(database, "status")["soft_dropped"]
+    assert [each["kind"] for each in data] == ["table", "columns"]
+    planned = " ".join(on(database, "plan").stdout.split())
+    assert planned.count("Soft-dropped:") == 2
+    page = on(database, "report", "--output", "-").stdout
+    notices = re.findall(
+        r'<p class="notice"><b>(.*?) soft-dropped</b> by (.*?)</p>', page.replace("<wbr>", ""), re.DOTALL
+    )
+    assert [("site_progress" in what, "last_deployed" in what) for what, _ in notices] == [
+        (True, False),
+        (False, True),
+    ]
+    assert all("alembic downgrade" in how and "pipestate purge" in how for _, how in notices)
+    assert on(database, "purge", "--older-than", "0m", "--yes").returncode == 0
+    assert data_of(database, "status")["soft_dropped"] == []
+
+
+def test_hidden_columns_without_an_entry_are_a_warning(pg_contracted: Chain) -> None:
+    pg_contracted.database.run("DELETE FROM pipestate.soft_drop WHERE kind = 'columns'")
+    said = " ".join(on(pg_contracted.database, "status").stderr.split())
+    assert "sites has hidden columns that the ledger does not know" in said

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from attacks.attacked import install_ledger
 from attacks.orders import APPROVAL, ORDERS
 from attacks.project import Project, lay_out
-from bed import Database, Postgres
+from support.servers import Database, Postgres
 
 ENVIRONMENTS = ["stock", "per_migration", "own_transaction", "guarded", "advisory_lock"]
 
 
 @pytest.fixture
 def project(pg: Database, tmp_path: Path) -> Project:
-    """Lay out a project whose database is empty."""
-    return lay_out("attacked", tmp_path / "project", pg)
+    """Lay out a project whose database has nothing but the ledger, which its gate needs."""
+    laid_out = lay_out("attacked", tmp_path / "project", pg)
+    install_ledger(pg, laid_out.root)
+    return laid_out
 
 
 @pytest.fixture
@@ -46,8 +49,14 @@ def test_up_to_the_closed_gate_and_then_on(project: Project, environment: str) -
     assert "c3 waits: the gate orders/ready is closed" in closed.stderr
     assert "approved" in closed.stderr
     held = project.pipestate("upgrade", "--hold")
-    assert (held.returncode, version(project.database)) == (0, "b2")
+    assert (held.returncode, version(project.database)) == (1, "b2")
     assert "c3 waits" in held.stdout
+    assert "held back: c3, d4\n" in held.stdout
+    assert "d4 asked no gate, and new code may need it" in held.stderr
+    assert held.stderr.endswith("what closes the gates: pipestate gate orders/ready\n")
+    only_gated = project.pipestate("upgrade", "c3", "--hold")
+    assert (only_gated.returncode, "asked no gate" in only_gated.stderr) == (0, False)
+    assert only_gated.stdout.endswith("held back: c3\n")
     project.database.run(APPROVAL)
     opened = project.pipestate("upgrade")
     assert (opened.returncode, version(project.database)) == (0, "d4")
@@ -70,16 +79,18 @@ def test_what_came_before_the_gate_stays_where_one_transaction_holds_a_run(proje
     assert project.alembic("upgrade", "head").returncode != 0
     assert project.database.rows("SELECT to_regclass('old_orders')") == [(None,)]
     done = project.pipestate("upgrade", "--hold", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     told = json.loads(done.stdout)
     assert (told["before"], told["after"], told["applied"]) == (None, "b2", ["a1", "b2"])
     assert [(each["revision"], each["gate"]) for each in told["waiting"]] == [("c3", "orders/ready")]
+    assert told["held"] == [{"revision": "c3", "gated": True}, {"revision": "d4", "gated": False}]
     assert version(project.database) == "b2"
 
 
 def test_later_revisions_go_on_while_a_contract_waits_on_its_branch(pg: Database, tmp_path: Path) -> None:
     project = lay_out("contract_branch", tmp_path / "project", pg)
     assert project.pipestate("upgrade", "b2").returncode == 0
+    assert project.pipestate("ledger", "install").returncode == 0
     pg.run(ORDERS)
     held = project.pipestate("upgrade", "--hold")
     assert (held.returncode, version(pg)) == (0, "d4"), held.stderr
@@ -108,6 +119,7 @@ def test_the_database_that_was_named_or_none(
     assert f"env.py would migrate postgresql://postgres:***@/{other.url.database}" in done.stderr
     for database in (project.database, other):
         assert database.rows("SELECT to_regclass('alembic_version')") == [(None,)]
+    install_ledger(other, project.root)
     named = project.pipestate(*command, "--database-url", other.text)
     assert version(other) == ("d4" if command == ("upgrade",) else "b2"), named.stderr
 

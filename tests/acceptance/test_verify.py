@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,16 +13,16 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from alembics import ROOT, Chain
-from bed import Database, Postgres, Sqlite
-from books import block, explained, page
-from healthy import build_healthy, refresh
-from metrics import open_metrics
-from pipestate.ddl.failure import MigrationError
-from pipestate.render.machine import SCHEMA
-from programs import run_program
-from ready import make_ready
-from terminal import Typed, in_terminals, plain
+from pipestate.cli.formats.json import SCHEMA
+from pipestate.migration.failure import MigrationError
+from support.alembic_runs import ROOT, Chain
+from support.healthy_database import build_healthy, refresh
+from support.metrics import open_metrics
+from support.programs import run_program
+from support.readiness_records import make_ready
+from support.runbook_samples import block, explained, page
+from support.servers import Database, Postgres, Sqlite
+from support.terminal import Typed, in_terminals, plain
 
 Done = subprocess.CompletedProcess[str]
 PASSWORD = "s3cr3t-pa55w0rd"
@@ -143,9 +144,9 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
         (["verify", "--phase", "expand", "--phase", "nowhere"], "there is no phase nowhere; there are"),
         (
             ["verify", "sites-consolidation", "queue-cutover", "--phase", "expand", "--phase", "cleanup"],
-            "ambiguous",
+            "2 runbooks have a phase cleanup: write `pipestate verify --phase sites-consolidation/cleanup` or `pipe",
         ),
-        (["gate", "cleanup"], "ambiguous: say which of"),
+        (["gate", "cleanup"], "2 runbooks have a phase cleanup: write `pipestate gate queue-cutover/cleanup"),
         (["verify", "--config", "none.ini"], "there is no none.ini"),
         (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
         (["observe"], "nothing to observe"),
@@ -300,14 +301,14 @@ def test_the_gate_command_opens_when_all_is_done(legacy_0005: Database) -> None:
 
 def test_purge_drops_the_archive_and_the_way_back_is_refused(legacy: Database) -> None:
     Chain(legacy).contract()
-    assert "nothing in the archive is older" in on(legacy, "purge", "--older-than", "1d", "--yes").stderr
+    assert "nothing was soft-dropped longer than" in on(legacy, "purge", "--older-than", "1d", "--yes").stderr
     asked = on(legacy, "purge", "--older-than", "0m")
     assert asked.returncode == 1, "without an answer nothing may be dropped"
-    assert "257 rows" in asked.stdout
+    assert "site_progress" in asked.stdout
     done = on(legacy, "purge", "--older-than", "0m", "--yes")
     assert done.returncode == 0, done.stderr
     assert legacy.value("SELECT count(*) FROM pipestate.run WHERE event = 'purge'") == 2
-    with pytest.raises(MigrationError, match="is gone"):
+    with pytest.raises(MigrationError, match="purged"):
         Chain(legacy).downgrade("-2")
     verified = json.loads(on(legacy, "verify", "--phase", "sites-consolidation/cleanup", "--json").stdout)
     checks = {check["id"]: check for check in verified["runbooks"][0]["phases"][0]["checks"]}
@@ -331,14 +332,14 @@ def test_the_next_step_can_be_typed_where_the_project_is_elsewhere(legacy: Datab
     Chain(legacy).upgrade("0005")
     said = on(legacy, "plan", "--config", ini).stdout
     assert f": pipestate gate sites-consolidation/readiness --config {ini}\n" in said
-    Chain(legacy).downgrade("base")
+    Chain(legacy).take_back("base")
     said = on(legacy, "plan", ALEMBIC_CONFIG=str(ROOT / "alembic.ini")).stdout
     assert "Next: alembic upgrade 0005" in said
 
 
 def test_before_the_first_revision_the_way_is_shown(legacy: Database) -> None:
     for command in ("verify", "status"):
-        assert "The next step: pipestate plan" in on(legacy, command).stdout
+        assert "Next: pipestate plan" in on(legacy, command).stdout
 
 
 def test_a_terminal_without_unicode_is_no_traceback(legacy: Database) -> None:
@@ -437,5 +438,50 @@ def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_th
     during, _, after = written.rpartition("\x1b[2K")  # a line is taken away
     assert "1 s, check 2 of 2: slow/one/endless" in plain(during)
     assert "check 2 of 2" not in after
-    assert "errored endless" in plain(after)
+    assert "errored  endless: took longer than" in plain(after)
     assert "check 2 of 2" not in on(pg, *asked).stderr
+
+
+CULPRITS = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 37)
+SELECT 'late' AS fault, 1000 + i AS id FROM n"""
+
+
+def test_evidence_all_lists_every_culprit(database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "late.md"
+    path.write_text(page(block(CULPRITS, check="late", require="rows = 0"), name="late"))
+    for command, rows in (
+        (["verify"], 5),
+        (["verify", "--evidence", "all"], 37),
+        (["verify", "--evidence", "7"], 7),
+    ):
+        done = on(database, *command, str(path))
+        assert done.returncode == 1
+        assert len(re.findall(r"late +10\d\d", done.stdout)) == rows
+        assert ("--evidence all lists them" in done.stdout) is (rows < 37)
+    (check,) = books_of(on(database, "verify", str(path), "--json"))[0]["phases"][0]["checks"]
+    assert (len(check["evidence"]), check["evidence_rows"]) == (10, 37), "as before"
+    (check,) = books_of(on(database, "verify", str(path), "--json", "--evidence", "all"))[0]["phases"][0][
+        "checks"
+    ]
+    assert len(check["evidence"]) == 37
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "some", "", "1e3", "٣"])
+def test_a_wrong_number_of_rows_is_refused_in_a_sentence(wrong: str) -> None:
+    done = pipestate("verify", f"--evidence={wrong}", DATABASE_URL="sqlite://")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"pipestate: --evidence {wrong}: give a number of rows from 1 on, or all\n"
+
+
+def test_an_empty_ledger_says_that_nothing_is_recorded_yet(legacy_0005: Database) -> None:
+    done = on(legacy_0005, "gate", "readiness")
+    assert "failed   soak: nothing recorded yet, required days_held >= 7" in done.stdout
+    assert "no row" not in done.stdout
+
+
+def test_a_division_has_no_zeros_at_its_end(pg: Database, tmp_path: Path) -> None:
+    path = tmp_path / "share.md"
+    path.write_text(
+        page(block("SELECT 3 / 10.0 AS share", check="share", require="share > 0.9"), name="share")
+    )
+    assert "share: share is 0.3, required > 0.9" in on(pg, "verify", str(path)).stdout

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from alembics import ROOT, Chain
-from html_pages import Html, must_be_whole
-from pages import commands, examples
+from support.alembic_runs import ROOT, Chain
+from support.documentation import commands, find_page
+from support.html_pages import Html, must_be_whole
+from support.new_user import sections
 
 pytestmark = pytest.mark.scene
 
@@ -85,18 +86,13 @@ def test_it_is_the_wheel_that_is_imported(installed: Installed) -> None:
     assert ini.is_relative_to(installed.environment)
 
 
-def test_what_the_readme_says_of_the_wheel(installed: Installed, pg_legacy: Chain) -> None:
+def test_what_the_page_says_of_the_wheel(installed: Installed, pg_legacy: Chain) -> None:
     """The section's commands, on a database that its tour has brought to 0005."""
     database = pg_legacy.database
     up = 'alembic -c "$(pipestate --alembic-ini)" upgrade 0005'
     installed.must(up, DATABASE_URL=database.text)
     assert pg_legacy.revision() == "0005"
-    section = "## Without a checkout"
-    assert section in (ROOT / "README.md").read_text()
-    first = (ROOT / "README.md").read_text().partition(section)[0].count("\n")
-    shown = [
-        each for each in examples(ROOT / "README.md") if each.language == "console" and each.line > first
-    ]
+    shown = sections(find_page("migration/index.md"))["Without a checkout"]
     for example in shown:
         lines = [f"{command.text}\n" for command in commands(example.text)]
         installed.must("set -e\n" + "".join(lines), DATABASE_URL=database.text)
@@ -122,10 +118,10 @@ def test_the_report_brings_its_templates_along(installed: Installed, pg_expanded
 
 
 WITHOUT_REDIS = """
-from pipestate.pipeline.demo import redis_server
+from pipestate.pipeline.demo import stage
 from pipestate.pipeline.demo.story import demo
 
-redis_server.has_redis = lambda: False
+stage.has_redis = lambda: False
 demo(keep=True, pause=True)
 """
 NOWHERE = {  # whoever asks one of these for anything fails

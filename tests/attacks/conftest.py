@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from attacks import orders
+from attacks import attacked, orders
 from attacks.contracts import lay_out_contract
 from attacks.project import Project, lay_out
-from attacks.worlds import WORLDS, Standing, World
-from bed import Database, Postgres
+from attacks.worlds import WORLDS, Status, World
+from support.servers import Database, Postgres
 
 MakeRole = Callable[..., Database]
 
@@ -63,6 +63,7 @@ def contract(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterato
     def fill(fresh: Database) -> None:
         done = lay_out_contract(tmp_path / "template", fresh).alembic("upgrade", "a1")
         assert done.returncode == 0, done.stderr
+        attacked.install_ledger(fresh, tmp_path / "template")
 
     database = postgres.copy_of("attacked contract", fill)
     yield lay_out_contract(tmp_path / "project", database)
@@ -76,27 +77,25 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 @pytest.fixture(scope="module")
-def standing(
-    world: World, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Standing]:
-    databases = Standing(world, postgres, tmp_path_factory.mktemp("template"))
+def standing(world: World, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Status]:
+    databases = Status(world, postgres, tmp_path_factory.mktemp("template"))
     yield databases
     databases.drop()
 
 
 @pytest.fixture(scope="module")
-def script(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> str:
+def script(standing: Status, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The world's script, as `alembic upgrade … --sql` wrote it."""
     return standing.world.write_script(standing.opened(), tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture
-def opened(standing: Standing) -> Database:
+def opened(standing: Status) -> Database:
     """A database whose gate is open."""
     return standing.opened()
 
 
 @pytest.fixture
-def closed(standing: Standing) -> Database:
+def closed(standing: Status) -> Database:
     """A database whose gate is closed."""
     return standing.closed()

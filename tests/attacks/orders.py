@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from attacks import attacked
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
-from bed import Database
+from support.servers import Database
 
 PAGE = "runbooks/orders.md"
 CONTRACT = "migrations/versions/c3_drop_old_orders.py"
@@ -47,6 +48,7 @@ def fill(database: Database, root: Path) -> None:
     project = lay_out("attacked", root, database)
     done = project.alembic("upgrade", "b2")
     assert done.returncode == 0, done.stderr
+    attacked.install_ledger(database, root)
     database.run(ORDERS)
 
 

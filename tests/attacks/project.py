@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attacks import attacked
 from attacks.attacked import Done, Started
-from bed import Database
+from support.servers import Database
 
 PROJECTS = Path(__file__).parents[1] / "projects"
 URL = "driver://user:pass@localhost/dbname"
@@ -46,7 +46,7 @@ class Project:
 
     def write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_text(attacked.bridged(text), encoding="utf-8")
+        (self.root / path).write_text(text, encoding="utf-8")
 
     def edit(self, path: str, *changes: tuple[str, str]) -> None:
         """Replace text that must be there."""
@@ -72,8 +72,6 @@ class Project:
 def lay_out(name: str, root: Path, database: Database) -> Project:
     """Copy that project, and point its alembic.ini at the database."""
     shutil.copytree(PROJECTS / name, root, dirs_exist_ok=True)
-    for path in root.rglob("*.py"):
-        path.write_text(attacked.bridged(path.read_text(encoding="utf-8")), encoding="utf-8")
     point_at(root, database, given=URL)
     return Project(root, database)
 

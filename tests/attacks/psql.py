@@ -9,7 +9,7 @@ import termios
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bed import Database, postgres_binary
+from support.servers import Database, postgres_binary
 
 PATIENCE_S = 60
 PROMPT = "~ready~"

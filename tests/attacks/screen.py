@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from attacks.attacked import PATIENCE_S, PYTHON
 from attacks.project import Project
-from programs import start
-from terminal import on_terminal, open_terminal, read_all
+from support.programs import start
+from support.terminal import on_terminal, open_terminal, read_all
 
 
 def on_screen(project: Project, *arguments: str, columns: int = 100) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from attacks.attacked import Started
-from bed import Database
+from support.servers import Database
 
 PATIENCE_S = 30.0
 T = TypeVar("T")

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from alembics import ROOT, Chain
 from attacks.attacked import Done, Started, finish, install_ledger, running
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, assert_refused, state_of
 from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, uncommitted, wait_until, waits_for_lock
-from bed import Database, Postgres
-from queue_beds import RqBed
-from stale_rows import Stuck, fill_expanded
-from stuck_sites import Pipeline
-from versions import sqlalchemy_is
-from web_servers import serving
+from support.alembic_runs import ROOT, Chain
+from support.queues import RqBed
+from support.servers import Database, Postgres
+from support.stale_rows import Stuck, fill_expanded
+from support.stuck_sites import Pipeline
+from support.versions import sqlalchemy_is
+from support.web_servers import serving
 
 SLOW = (
     "CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN 0; END $$"

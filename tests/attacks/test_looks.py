@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import pytest
 
 from attacks.conftest import MakeRole
+from attacks.ledger import let_use_ledger
 from attacks.orders import AT_B2, AT_D4, approve, state_of
 from attacks.project import Project
 from attacks.psql import feed
-from bed import Database
+from support.servers import Database
 
 # What goes through a gate: Alembic, and a script that psql runs.
 Way = Callable[[Project], str]
@@ -138,6 +139,7 @@ def owned_by(gated: Project, owner: Database) -> Project:
         *(f"ALTER TABLE {table} OWNER TO {role}" for table in tables),
         f"GRANT CREATE ON SCHEMA public TO {role}",
     )
+    let_use_ledger(gated.database, owner)
     return gated.connect_as(owner)
 
 

@@ -8,7 +8,7 @@ from attacks.psql import feed, statements
 
 D4 = "migrations/versions/d4_after_orders.py"
 CREATES = 'op.execute("CREATE TABLE after_orders (id int PRIMARY KEY)")'
-IMPORTS = "from pipestate.ddl import archive_table\n"
+IMPORTS = "from pipestate.migration.adoption import drop_table\n"
 
 
 def customers(project: Project) -> object:
@@ -26,7 +26,7 @@ def shop(gated: Project) -> Project:
 @pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
 def test_a_later_revision_archives_nothing_by_an_earlier_ones_mark(shop: Project, script: bool) -> None:
     """With the stock env.py both run in one transaction."""
-    shop.edit(D4, (CREATES, 'archive_table("customers")'), ("from alembic import op\n", IMPORTS))
+    shop.edit(D4, (CREATES, 'drop_table("customers")'), ("from alembic import op\n", IMPORTS))
     if script:
         said = shop.script("b2:head")
         feed(shop.database, said)
@@ -60,7 +60,7 @@ def test_a_gate_on_an_empty_table_lets_no_other_table_go(gated: Project, script:
     gated.edit(
         CONTRACT,
         ('lock=["old_orders"]', 'lock=["empty_one"]'),
-        ('op.execute("DROP TABLE old_orders")', 'archive_table("customers")'),
+        ('op.execute("DROP TABLE old_orders")', 'drop_table("customers")'),
         ("from alembic import op\n", IMPORTS),
     )
     if script:
@@ -72,6 +72,18 @@ def test_a_gate_on_an_empty_table_lets_no_other_table_go(gated: Project, script:
         said = done.stdout + done.stderr
     assert "has not locked" in said
     assert customers(gated) == 2
+
+
+def test_a_gate_on_an_empty_table_lets_no_drop_of_another_through_the_guard(gated: Project) -> None:
+    """A statement of one's own names no table to pipestate: the guard compares, and the gate was not asked."""
+    gated.use_environment("guarded")
+    gated.database.run("CREATE TABLE empty_one ()")
+    gated.edit(CONTRACT, ('lock=["old_orders"]', 'lock=["empty_one"]'))
+    assert_refused(gated.alembic("upgrade", "c3"), gated.database, "loses the table old_orders")
+    gated.edit(CONTRACT, ('lock=["empty_one"]', 'lock=["empty_one", "old_orders"]'))
+    gated.database.run("DELETE FROM old_orders")
+    done = gated.alembic("upgrade", "c3")
+    assert state_of(gated.database) == State("c3", None), done.stderr
 
 
 BODIES = {

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from attacks import attacked
-from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, approve, assert_refused, state_of
+from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, State, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed
 from attacks.sessions import uncommitted, wait_until, waits_for_lock, while_committing
 from attacks.worlds import TABLES
-from bed import Postgres
+from support.servers import Postgres
 
 PHASE = 'ready: {from: "b2", until: "c3", opens: ["c3"]}'
 APPROVED = """-- check: approved
@@ -179,12 +179,10 @@ def test_what_is_asked_again_under_the_lock_may_not_have_become_a_warning(gated:
     assert_refused(gated.alembic("upgrade", "head"), gated.database)
 
 
-@pytest.mark.parametrize("level", ["-- level: warn\n", ""])
-def test_a_sign_off_that_has_become_a_check_of_its_name_opens_nothing(gated: Project, level: str) -> None:
+def test_a_sign_off_that_has_become_a_warning_of_its_name_opens_nothing(gated: Project) -> None:
     approve(gated)
-    insisted = 'insist=["quiet", "approved"]'
-    gated.edit(CONTRACT, (insisted, f'{insisted}, sign_offs=["backup-taken"]'))
-    check = f"\n```sql\n-- check: backup-taken\n{level}-- require: n = 0\nSELECT 0 AS n;\n```\n"
+    gated.edit(CONTRACT, ('insist=["quiet", "approved"]', 'insist=["quiet", "approved", "backup-taken"]'))
+    check = "\n```sql\n-- check: backup-taken\n-- level: warn\n-- require: n = 0\nSELECT 0 AS n;\n```\n"
     gated.write(PAGE, gated.read(PAGE) + check)
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "backup-taken")
 
@@ -254,3 +252,109 @@ def test_a_write_between_the_look_and_the_lock_of_0006_is_seen(
     while_committing(database, "site_progress", "UPDATE site_progress SET updated_at = now()", attack)
     assert TABLES.state(database) == TABLES.before
     postgres.drop(database)
+
+
+# --- Empty means empty before this transaction -----------------------------------------------------
+
+EMPTYING = {
+    "DELETE": 'op.execute("DELETE FROM old_orders")',
+    "TRUNCATE": 'op.execute("TRUNCATE old_orders")',
+    "DELETE below a savepoint": "with op.get_bind().begin_nested():\n        op.execute('DELETE FROM old_orders')",
+}
+EMPTIED = [name for name in EMPTYING if "savepoint" not in name]
+
+
+def empty_before_gate(project: Project, how: str) -> None:
+    """Empty the table in the revision of the gate, before it is asked."""
+    body = EMPTYING[how]
+    project.edit(CONTRACT, ("    with gate(\n", f"    {body}\n    with gate(\n"))
+
+
+@pytest.mark.parametrize("how", EMPTYING)
+def test_a_table_that_the_revision_has_emptied_is_not_empty(gated: Project, how: str) -> None:
+    empty_before_gate(gated, how)
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "is closed")
+
+
+@pytest.mark.parametrize("how", EMPTIED)
+def test_a_table_that_a_script_has_emptied_is_not_empty(gated: Project, how: str) -> None:
+    empty_before_gate(gated, how)
+    said = feed(gated.database, gated.script("b2:head"))
+    assert "is closed" in said
+    assert state_of(gated.database) == AT_B2
+
+
+@pytest.mark.parametrize("how", EMPTIED)
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+def test_a_table_that_an_earlier_revision_of_the_run_has_emptied_is_not_empty(
+    gated: Project, how: str, script: bool
+) -> None:
+    """With the stock env.py all revisions are one transaction."""
+    gated.edit(
+        "migrations/versions/b2_new_orders.py",
+        ("def upgrade() -> None:\n", f"def upgrade() -> None:\n    {EMPTYING[how]}\n"),
+    )
+    gated.database.run("DROP TABLE new_orders", "UPDATE alembic_version SET version_num = 'a1'")
+    if script:
+        feed(gated.database, gated.script("a1:head"))
+    else:
+        assert gated.alembic("upgrade", "head").returncode != 0
+    assert state_of(gated.database) == State("a1", 3)
+
+
+def test_a_partition_that_was_emptied_is_not_empty(gated: Project) -> None:
+    gated.database.run(
+        "ALTER TABLE old_orders RENAME TO old_part",
+        "CREATE TABLE old_orders (id int, written_at timestamp NOT NULL, note text) PARTITION BY RANGE (id)",
+        "ALTER TABLE old_orders ATTACH PARTITION old_part FOR VALUES FROM (0) TO (100)",
+    )
+    empty_before_gate(gated, "DELETE")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "is closed")
+
+
+def test_a_table_that_was_emptied_before_needs_no_gate(gated: Project) -> None:
+    gated.database.run("DELETE FROM old_orders")
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+
+
+def test_a_fresh_database_goes_to_the_head_in_one_transaction(gated: Project) -> None:
+    """What this run created holds nothing that was there before."""
+    gated.database.run("DROP TABLE old_orders, new_orders, approvals", "DELETE FROM alembic_version")
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+
+
+def test_a_table_that_an_earlier_transaction_of_the_run_has_emptied_is_empty(gated: Project) -> None:
+    """The server's counter of deleted rows may still hold the transaction before."""
+    gated.use_environment("per_migration")
+    emptying = f"def upgrade() -> None:\n    {EMPTYING['DELETE']}\n"
+    gated.edit("migrations/versions/b2_new_orders.py", ("def upgrade() -> None:\n", emptying))
+    gated.database.run("DROP TABLE new_orders", "UPDATE alembic_version SET version_num = 'a1'")
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+
+
+SPELT = [
+    "Old_Orders",
+    "OLD_ORDERS",
+    "public.Old_Orders",
+    "PUBLIC.old_orders",
+    'public."old_orders"',
+    " old_orders",
+]
+
+
+@pytest.mark.parametrize("spelt", SPELT)
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+def test_another_spelling_is_not_a_table_that_is_gone(gated: Project, spelt: str, script: bool) -> None:
+    """`may_be_gone` would open the gate, and PostgreSQL drops the table under its other spelling."""
+    gated.edit(CONTRACT, ('lock=["old_orders"],', f"lock=[{spelt!r}], may_be_gone=True,"))
+    if script:
+        said = feed(gated.database, gated.script("b2:head"))
+        assert state_of(gated.database) == AT_B2
+    else:
+        done = gated.alembic("upgrade", "head")
+        assert_refused(done, gated.database)
+        said = done.stdout + done.stderr
+    assert f"{spelt} does not exist, and old_orders does" in said

@@ -123,53 +123,20 @@ def test_where_a_revision_is_committed_at_a_time_what_came_before_is_kept(gated:
     assert gated.database.value("SELECT to_regclass('new_orders') IS NOT NULL")
 
 
-# --- `prepare` may commit --------------------------------------------------------------------------
-
-PREPARE = """
-def prepare() -> None:
-    with op.get_context().autocommit_block():
-        op.execute("CREATE TABLE IF NOT EXISTS prepared (id int)")
+# --- Work that commits, before the gate ------------------------------------------------------------
 
 
-def upgrade() -> None:"""
-
-
-def with_prepare(project: Project) -> None:
-    project.edit(
-        CONTRACT,
-        ("\ndef upgrade() -> None:", PREPARE),
-        ('lock=["old_orders"],', 'lock=["old_orders"], prepare=prepare,'),
+def test_the_phase_is_evaluated_after_what_a_revision_prepares(gated: Project) -> None:
+    """An index takes an hour; meanwhile the approval is withdrawn."""
+    approve(gated)
+    gated.use_environment("per_migration")
+    work = (
+        "    with op.get_context().autocommit_block():\n"
+        '        op.execute("CREATE INDEX CONCURRENTLY prepared ON old_orders (written_at)")\n'
+        '        op.execute("DELETE FROM approvals")\n'
     )
-
-
-@pytest.mark.parametrize("environment", [None, "own_transaction", "advisory_lock"])
-def test_long_work_is_refused_where_it_would_commit_what_is_not_its_own(
-    gated: Project, environment: str | None
-) -> None:
-    approve(gated)
-    if environment is not None:
-        gated.use_environment(environment)
-    with_prepare(gated)
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "prepare")
-    assert gated.database.value("SELECT to_regclass('prepared') IS NULL")
-
-
-def test_long_work_is_refused_where_the_revision_has_written_before(gated: Project) -> None:
-    approve(gated)
-    gated.use_environment("per_migration")
-    with_prepare(gated)
-    before_gate(gated, "CREATE TABLE too_early (id int)")
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "prepare")
-    assert gated.database.value("SELECT to_regclass('too_early') IS NULL")
-    assert gated.database.value("SELECT to_regclass('prepared') IS NULL")
-
-
-def test_long_work_is_done_where_the_transaction_is_the_revision_s(gated: Project) -> None:
-    approve(gated)
-    gated.use_environment("per_migration")
-    with_prepare(gated)
-    done = gated.alembic("upgrade", "head")
-    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+    gated.edit(CONTRACT, ("    with gate(\n", f"{work}    with gate(\n"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
     assert gated.database.value("SELECT to_regclass('prepared') IS NOT NULL")
 
 

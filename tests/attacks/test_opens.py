@@ -1,18 +1,18 @@
 """`opens` is a promise: a revision that a page opens and that does not ask that gate is found, and refused."""
 
+import py_compile
 import shutil
 
 import pytest
 
-from attacks import attacked
 from attacks.attacked import Done, finish
 from attacks.conftest import MakeRole
 from attacks.ledger import recorded_revisions
 from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, PAGE, State, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed
-from bed import Database
-from pipestate.ledger.actor import who
+from pipestate.ledger.record import who
+from support.servers import Database
 
 DROP = '    op.execute("DROP TABLE old_orders")\n'
 GATE = """    with gate(
@@ -146,6 +146,91 @@ def test_two_gates_that_open_a_revision_and_are_both_passed_are_enough(gated: Pr
     assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
 
 
+def test_the_guard_refuses_opens_with_a_revision_that_the_chain_does_not_have(gated: Project) -> None:
+    """The revision that was meant would run without its gate."""
+    gated.use_environment("guarded")
+    write(gated, SILENT["no gate at all"])
+    gated.edit(PAGE, ('opens: ["c3"]', 'opens: ["c30"]'))
+    said = "runbooks/orders.md:9: phase ready opens c30, a revision that the chain does not have"
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, said)
+    done = gated.alembic("upgrade", "b2:head", "--sql")
+    assert done.returncode != 0
+    assert said in done.stdout + done.stderr
+
+
+NO_OPENS = ('until: "c3", opens: ["c3"]', 'until: "c3"')
+
+
+@pytest.mark.parametrize("text", PRETENDING.values(), ids=PRETENDING)
+def test_without_opens_a_revision_must_pass_the_gate_that_its_file_asks(gated: Project, text: str) -> None:
+    if "def downgrade() -> None:\n    with gate" in text:
+        text = text.replace(
+            "def upgrade() -> None:\n",
+            f"def upgrade() -> None:\n    if False:\n{indented(GATE)}            pass\n",
+        )
+    approve(gated)
+    write(gated, text)
+    gated.edit(PAGE, NO_OPENS)
+    gated.use_environment("guarded")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "without passing the gate orders/ready")
+
+
+def test_without_opens_a_phase_opens_what_asks_it(gated: Project) -> None:
+    gated.edit(PAGE, (', until: "c3", opens: ["c3"]', ""))
+    gated.use_environment("guarded")
+    assert gated.pipestate("runbook", "lint").returncode == 0
+    assert '"phase": "orders/ready"' in gated.pipestate("plan", "--json").stdout
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
+    approve(gated)
+    done = gated.pipestate("upgrade")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert state_of(gated.database) == AT_D4
+    done = gated.pipestate("verify", "--json")
+    assert '"gate": "past"' in done.stdout, "the phase ends with the revision that it opens"
+
+
+def test_a_revision_that_imports_its_place_in_the_chain_stops_no_upgrade(gated: Project) -> None:
+    gated.use_environment("guarded")
+    gated.write("places.py", 'down_revision = "b2"\n')
+    gated.edit(CONTRACT, ('down_revision = "b2"\n', "from places import down_revision\n"))
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
+    approve(gated)
+    assert gated.alembic("upgrade", "head").returncode == 0
+    assert gated.pipestate("plan").returncode == 0
+    gated.write("places.py", 'down_revision = "B2".lower()\n')
+    done = gated.pipestate("plan")
+    assert done.returncode == 2
+    assert "`down_revision` is no literal: write the ids themselves" in done.stderr
+
+
+def test_a_revision_without_source_asks_its_own_gate(gated: Project) -> None:
+    gated.use_environment("guarded")
+    gated.edit("alembic.ini", ("[alembic]\n", "[alembic]\nsourceless = true\n"))
+    py_compile.compile(str(gated.root / CONTRACT), cfile=str(gated.root / f"{CONTRACT}c"), doraise=True)
+    (gated.root / CONTRACT).unlink()
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not ask that gate")
+    gated.edit(PAGE, NO_OPENS)
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
+    approve(gated)
+    done = gated.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert state_of(gated.database) == AT_D4
+
+
+def test_an_empty_directory_hides_no_runbooks_and_is_said(gated: Project) -> None:
+    gated.use_environment("guarded")
+    (gated.root / "runbooks").rename(gated.root / "migrations" / "runbooks")
+    (gated.root / "runbooks").mkdir()
+    (gated.root / "runbooks" / ".gitkeep").touch()
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
+    assert gated.pipestate("runbook", "lint").returncode == 0
+    shutil.rmtree(gated.root / "migrations" / "runbooks")
+    write(gated, revision("    pass\n"))
+    done = gated.alembic("upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert "runbooks holds no runbook: no revision waits for a gate" in done.stderr
+
+
 def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated: Project) -> None:
     gated.use_environment("guarded")
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
@@ -161,8 +246,8 @@ def test_a_gate_that_has_nothing_to_ask_says_that_nothing_was_asked(gated: Proje
         ("-- require: recent", "-- from: c3\n-- require: recent"),
         ("-- require: rows", "-- from: c3\n-- require: rows"),
     )
-    said = "the gate orders/ready is closed: of its 2 checks none was asked that could close it, so"
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, said, "nothing to ask is closed")
+    said = "the gate orders/ready is closed: no check applies here and blocks, so"
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, said)
 
 
 def test_the_guard_does_not_stop_an_upgrade_that_was_forced(gated: Project) -> None:
@@ -172,7 +257,6 @@ def test_the_guard_does_not_stop_an_upgrade_that_was_forced(gated: Project) -> N
 
 
 def test_the_guard_records_what_was_applied_and_taken_back(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.use_environment("guarded")
     approve(gated)
     assert gated.alembic("upgrade", "head").returncode == 0
@@ -187,7 +271,6 @@ def test_the_guard_records_what_was_applied_and_taken_back(gated: Project) -> No
 
 
 def test_the_guard_records_by_whom_when_and_for_how_long(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.use_environment("guarded")
     approve(gated)
     gated.edit(CONTRACT, (BODY, f'{BODY}\n        op.execute("SELECT pg_sleep(0.3)")'))
@@ -212,8 +295,15 @@ def test_the_guard_records_by_whom_when_and_for_how_long(gated: Project) -> None
     assert stamped is None  # nothing ran
 
 
+def test_the_guard_records_where_a_stamp_leads(gated: Project) -> None:
+    gated.use_environment("guarded")
+    assert gated.pipestate("ledger", "install").returncode == 0
+    for revision in ("d4", "b2", "base"):
+        assert gated.alembic("stamp", revision).returncode == 0
+    assert recorded_revisions(gated.database, "stamp") == ["d4", "b2", "base"]
+
+
 def test_a_closed_gate_records_no_revision(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.use_environment("guarded")
     assert gated.alembic("upgrade", "head").returncode != 0
     assert state_of(gated.database) == AT_B2
@@ -283,13 +373,13 @@ def test_pages_that_are_not_there_are_no_leave_to_go_on(gated: Project) -> None:
     write(gated, PRETENDING["behind an if that is never true"])
     url = gated.database.url.render_as_string(hide_password=False).replace("%", "%%")
     done = python(gated, IN_CODE.format(url=url))
-    assert "revision c3 asks the gate orders/ready, but there is no page in" in done.stderr
+    assert "revision c3 asks the gate orders/ready, but there is no runbook in" in done.stderr
     assert state_of(gated.database) == AT_B2
     (gated.root / "elsewhere").mkdir()
     ini = gated.read("alembic.ini").replace("%(here)s/migrations", "%(here)s/../migrations")
     gated.write("elsewhere/alembic.ini", ini)
     done = gated.alembic("-c", "elsewhere/alembic.ini", "upgrade", "head")
-    assert_refused(done, gated.database, "c3", "orders/ready", "there is no page in")
+    assert_refused(done, gated.database, "c3", "orders/ready", "there is no runbook in")
     shutil.copytree(gated.root / "runbooks", gated.root / "migrations" / "runbooks")
     done = gated.alembic("-c", "elsewhere/alembic.ini", "upgrade", "head")
     assert_refused(done, gated.database, "without passing the gate orders/ready")
@@ -322,7 +412,6 @@ def migrating_as(project: Project, role: Database) -> Project:
 def test_a_role_that_may_not_write_into_the_ledger_is_told_before_anything_runs(
     gated: Project, make_role: MakeRole
 ) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     approve(gated)
     gated.use_environment("guarded")
     role = make_role(gated.database)
@@ -330,6 +419,10 @@ def test_a_role_that_may_not_write_into_the_ledger_is_told_before_anything_runs(
     done = project.alembic("upgrade", "head")
     grants = (done.stdout + done.stderr).partition("was run: ")[2].splitlines()[0]
     assert_refused(done, gated.database, "GRANT USAGE ON SCHEMA pipestate TO", "INSERT ON pipestate.run")
+    gated.database.run(*grants.split("; "))
+    done = project.alembic("upgrade", "head")
+    grants = (done.stdout + done.stderr).partition("As its owner: ")[2].splitlines()[0]
+    assert_refused(done, gated.database, "GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO")
     gated.database.run(*grants.split("; "))
     done = project.alembic("upgrade", "head")
     assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
@@ -346,7 +439,6 @@ def take_the_gate_away(project: Project) -> None:
 def test_a_ledger_of_somebody_elses_stops_an_upgrade_in_a_sentence(
     gated: Project, make_role: MakeRole
 ) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     take_the_gate_away(gated)
     gated.use_environment("guarded")
     stranger = make_role(gated.database).url.username
@@ -357,7 +449,6 @@ def test_a_ledger_of_somebody_elses_stops_an_upgrade_in_a_sentence(
 
 
 def test_an_older_ledger_is_said_once_and_stops_no_upgrade(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.use_environment("guarded")
     gated.database.run("DROP VIEW pipestate.compat")
     take_the_gate_away(gated)

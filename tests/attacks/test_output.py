@@ -11,13 +11,12 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from attacks import attacked, orders
-from attacks.attacked import is_first_version
+from attacks import orders
 from attacks.orders import PAGE, approve, assert_refused
 from attacks.project import Project, lay_out
 from attacks.psql import feed
 from attacks.screen import on_screen
-from bed import Database, Postgres
+from support.servers import Database, Postgres
 
 MARKUP = "[bold red]loud[/bold red] x[/y] [link=http://evil]z[/link]"
 TERMINAL = "\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b2J\x08\x7f\u202e \u061c\u200e\u200f\u2028\u2029"
@@ -253,9 +252,8 @@ def test_a_hostile_word_on_a_page_is_a_word(approved: Project, key: str) -> None
 
 @pytest.mark.parametrize("note", HOSTILE.values(), ids=HOSTILE)
 def test_a_note_in_the_history_is_text(gated: Project, note: str, tmp_path: Path) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.write(PAGE, gated.read(PAGE) + "\n- [ ] `backup-taken` (24h): A backup.\n")
-    name = "backup-taken" if is_first_version() else "orders/ready/backup-taken"
+    name = "orders/ready/backup-taken"
     signed = gated.pipestate("attest", name, "--by", f"me {note}", "--note", note)
     assert signed.returncode == 0, signed.stderr
     assert OBEYED.findall(signed.stdout + signed.stderr) == []
@@ -268,6 +266,24 @@ def test_a_note_in_the_history_is_text(gated: Project, note: str, tmp_path: Path
         assert note in wide.stdout
     entries = json.loads(gated.pipestate("history", "--json").stdout)
     assert note in str(entries[0]["what"])
+
+
+def assert_shown_once(said: str) -> None:
+    assert said.count("is closed, and forced: ") == 1, said
+    assert OBEYED.findall(said) == []
+    assert not re.search(r"^\s*::", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("reason", [TERMINAL, WORKFLOW], ids=["terminal", "workflow"])
+def test_the_reason_of_a_force_is_text_and_said_once(gated: Project, reason: str) -> None:
+    done = gated.alembic("-x", f"force={reason}", "upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    assert_shown_once(done.stderr)
+
+
+@pytest.mark.parametrize("reason", [TERMINAL, WORKFLOW], ids=["terminal", "workflow"])
+def test_the_reason_in_a_forced_script_is_text_and_said_once(gated: Project, reason: str) -> None:
+    assert_shown_once(feed(gated.database, gated.script("b2:head", "-x", f"force={reason}")))
 
 
 # --- Width -----------------------------------------------------------------------------------------
@@ -294,4 +310,6 @@ def test_no_column_of_the_evidence_vanishes(approved: Project, columns: int) -> 
 def test_and_more_counts_the_rows_not_the_sample(approved: Project) -> None:
     wide(approved, rows=17)
     done = approved.pipestate("verify")
-    assert "12 more" in done.stdout, "five of 17 are shown"
+    assert "and 14 more" in done.stdout, "three of 17 are shown, as each takes several lines"
+    done = approved.pipestate("verify", "--evidence", "5")
+    assert "and 12 more" in done.stdout

@@ -9,7 +9,7 @@ from attacks import attacked
 from attacks.attacked import Done
 from attacks.orders import State, state_of
 from attacks.project import Project
-from bed import Database, Postgres
+from support.servers import Database, Postgres
 
 COMMANDS = [
     "plan",

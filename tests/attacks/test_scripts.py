@@ -7,8 +7,8 @@ import pytest
 from attacks.orders import State, approve, state_of
 from attacks.project import Project
 from attacks.psql import feed, paste, without_psql_commands
-from attacks.worlds import Standing, World
-from bed import Database
+from attacks.worlds import Status, World
+from support.servers import Database
 
 ON_ERROR_ROLLBACK = "\\set ON_ERROR_ROLLBACK on\n"
 INTERACTIVE = "\\set ON_ERROR_ROLLBACK interactive\n"
@@ -114,7 +114,7 @@ def test_run_twice_it_does_nothing_more(world: World, script: str, opened: Datab
         assert world.state(opened) == world.after
 
 
-def test_run_at_another_revision_it_does_nothing(standing: Standing, script: str) -> None:
+def test_run_at_another_revision_it_does_nothing(standing: Status, script: str) -> None:
     """A script that starts where the database is not: one revision further, and one behind."""
     database = standing.opened()
     version = standing.world.version_table

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from attacks.psql import feed, from_every_line, from_every_statement, without_psql_commands
-from attacks.worlds import STRANGER, Standing
-from bed import Postgres
-from long import LONG, times
+from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, approve, state_of
+from attacks.project import Project
+from attacks.psql import feed, feed_each, from_every_line, from_every_statement, without_psql_commands
+from attacks.worlds import STRANGER, Status
+from support.long_form import LONG, times
+from support.servers import Postgres
 
 pytestmark = pytest.mark.scene
 
@@ -43,18 +45,18 @@ DELETE FROM approvals;
 
 
 @pytest.fixture
-def stranger(postgres: Postgres, tmp_path: Path) -> Iterator[Standing]:
+def stranger(postgres: Postgres, tmp_path: Path) -> Iterator[Status]:
     """The short script's world alone."""
-    databases = Standing(STRANGER, postgres, tmp_path / "template")
+    databases = Status(STRANGER, postgres, tmp_path / "template")
     yield databases
     databases.drop()
 
 
-def write_script(standing: Standing) -> str:
+def write_script(standing: Status) -> str:
     return standing.world.write_script(standing.opened(), standing.directory.with_name("project"))
 
 
-def attempts(standing: Standing, script: str, ways: Mapping[str, Pasted], *, step: int) -> dict[str, str]:
+def attempts(standing: Status, script: str, ways: Mapping[str, Pasted], *, step: int) -> dict[str, str]:
     """Name what is pasted, and give it; of a long script, one way at every `step`-th cut."""
     everything = standing.world is STRANGER or LONG
     found = {}
@@ -67,18 +69,18 @@ def attempts(standing: Standing, script: str, ways: Mapping[str, Pasted], *, ste
 
 @pytest.mark.parametrize("rollback", ["off", "on"])
 def test_in_parts_a_closed_gate_drops_and_stamps_nothing(
-    standing: Standing, script: str, rollback: str
+    standing: Status, script: str, rollback: str
 ) -> None:
     """psql goes on after errors; with ON_ERROR_ROLLBACK it even goes on in the same transaction."""
     attacks = attempts(standing, script, PASTED, step=7 if rollback == "on" else 11)
     assert standing.try_closed(attacks, "-v", f"ON_ERROR_ROLLBACK={rollback}") == {}
 
 
-def test_in_parts_an_open_gate_drops_and_stamps_or_does_neither(standing: Standing, script: str) -> None:
+def test_in_parts_an_open_gate_drops_and_stamps_or_does_neither(standing: Status, script: str) -> None:
     assert standing.try_opened(attempts(standing, script, UNCOMMITTED, step=17)) == {}
 
 
-def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Standing) -> None:
+def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Status) -> None:
     """The script goes through; in the same session all is as before, the gate is closed, the rest comes again."""
     script = without_psql_commands(write_script(stranger))
     through = []
@@ -91,9 +93,39 @@ def test_what_an_open_gate_left_in_the_session_opens_no_second_one(stranger: Sta
     assert not through
 
 
-def test_from_any_line_on_even_inside_a_statement_nothing_is_dropped(stranger: Standing) -> None:
+def test_from_any_line_on_even_inside_a_statement_nothing_is_dropped(stranger: Status) -> None:
     """Whoever begins inside of dollar quotes has turned them inside out: what was a text is now a command."""
     cut = from_every_line(without_psql_commands(write_script(stranger)))
     tried = islice(cut, 0, None, times(5, long=1))
     attacks = {f"from line {len(first.splitlines()) + 1} on": second for first, second in tried}
     assert stranger.try_closed(attacks, "-v", "ON_ERROR_ROLLBACK=on") == {}
+
+
+MULTILINE = '''op.execute(
+            """DO $x$
+BEGIN
+  PERFORM 1;
+DROP TABLE old_orders;
+END $x$;
+/*
+DROP TABLE old_orders;
+*/
+"""
+        )'''
+
+
+@pytest.mark.parametrize("rollback", ["off", "on"])
+def test_from_any_line_of_a_long_body_on_nothing_is_dropped(gated: Project, rollback: str) -> None:
+    """A line of the body is a command by itself, and must not be one in the script."""
+    gated.edit(CONTRACT, (BODY, MULTILINE))
+    gated.add_check(
+        "SELECT 0 AS n /*\nDROP TABLE old_orders;\n*/ , '\nDROP TABLE old_orders;\n' AS t", "n = 0"
+    )
+    script = without_psql_commands(gated.script("b2:head"))
+    assert script.count("DROP TABLE old_orders") >= 4
+    cuts = [second for _, second in from_every_line(script)]
+    feed_each(gated.database, cuts, gated.root / "cuts", "-v", f"ON_ERROR_ROLLBACK={rollback}")
+    assert state_of(gated.database) == AT_B2
+    approve(gated)
+    said = feed(gated.database, script)
+    assert state_of(gated.database) == AT_D4, said

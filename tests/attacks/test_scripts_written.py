@@ -2,14 +2,13 @@
 
 import pytest
 
-from attacks import attacked
 from attacks.conftest import MakeRole
 from attacks.ledger import recorded, recorded_failures
 from attacks.orders import AT_B2, AT_D4, BODY, CONTRACT, PAGE, State, approve, state_of
 from attacks.project import Project
 from attacks.psql import feed, without_psql_commands
 from attacks.sessions import while_committing
-from versions import sqlalchemy_is
+from support.versions import sqlalchemy_is
 
 LATE = "UPDATE old_orders SET written_at = now() WHERE id = 1"
 PHASE = 'ready: {from: "b2", until: "c3", opens: ["c3"]}'
@@ -238,7 +237,7 @@ def force(project: Project) -> str:
     return feed(project.database, script.stdout)
 
 
-def test_a_forced_script_goes_through_without_a_ledger(gated: Project) -> None:
+def test_a_forced_script_goes_through(gated: Project) -> None:
     said = force(gated)
     assert state_of(gated.database) == AT_D4, said
 
@@ -250,7 +249,6 @@ def test_a_forced_script_goes_through_past_a_check_that_errs(gated: Project) -> 
 
 
 def test_a_forced_script_goes_through_past_an_errored_check_and_the_ledger_keeps_it(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.database.run("DROP TABLE approvals")
     said = force(gated)
     assert state_of(gated.database) == AT_D4, said
@@ -259,7 +257,6 @@ def test_a_forced_script_goes_through_past_an_errored_check_and_the_ledger_keeps
 
 
 def test_the_ledger_keeps_what_failed_when_a_script_was_forced(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     gated.database.run("UPDATE old_orders SET written_at = now()")
     said = force(gated)
     assert state_of(gated.database) == AT_D4, said
@@ -268,7 +265,6 @@ def test_the_ledger_keeps_what_failed_when_a_script_was_forced(gated: Project) -
 
 
 def test_the_ledger_keeps_that_a_script_asked_an_open_gate(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     approve(gated)
     said = attack(gated)
     assert state_of(gated.database) == AT_D4, said
@@ -276,7 +272,6 @@ def test_the_ledger_keeps_that_a_script_asked_an_open_gate(gated: Project) -> No
 
 
 def test_a_closed_gate_that_nobody_forced_leaves_no_row(gated: Project) -> None:
-    attacked.install_ledger(gated.database, gated.root)
     attack(gated)
     assert state_of(gated.database) == AT_B2
     assert recorded(gated.database, "gate") == recorded(gated.database, "force") == []
@@ -301,8 +296,7 @@ def test_a_page_edited_after_the_script_was_written_changes_nothing(gated: Proje
 
 def test_an_older_ledger_is_told_in_one_sentence_and_nothing_is_done(gated: Project) -> None:
     approve(gated)
-    attacked.install_ledger(gated.database, gated.root)
-    gated.database.run(f"ALTER TABLE {attacked.ledger_table('result')} DROP COLUMN observed CASCADE")
+    gated.database.run("ALTER TABLE pipestate.result DROP COLUMN observed CASCADE")
     said = attack(gated)
     assert "the ledger of this database is older than the pipestate that wrote this script" in said
     assert "pipestate ledger install" in said

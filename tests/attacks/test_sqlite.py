@@ -8,7 +8,7 @@ import pytest
 from attacks.attacked import Done
 from attacks.orders import APPROVAL, BODY, CONTRACT, PAGE
 from attacks.project import Project, lay_out
-from bed import Database, Sqlite
+from support.servers import Database, Sqlite
 
 PAGE_TEXT = """---
 runbook: orders
@@ -111,3 +111,19 @@ def test_a_check_that_is_no_plain_read_runs_nothing(file: Project, sql: str) -> 
     file.edit(PAGE, ("SELECT what FROM approvals WHERE what = 'drop old_orders'", sql))
     assert_refused(file.alembic("upgrade", "head"), file.database)
     assert file.pipestate("verify").returncode == 2
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_table_that_the_revision_has_emptied_is_not_empty(file: Project, mode: str) -> None:
+    """Empty means empty before this transaction."""
+    file.database.run(f"PRAGMA journal_mode = {mode}")
+    file.edit(CONTRACT, ("    with gate(", '    op.execute("DELETE FROM old_orders")\n    with gate('))
+    done = file.alembic("upgrade", "head")
+    assert_refused(done, file.database)
+    assert "the gate orders/ready is closed" in done.stderr
+
+
+def test_a_table_that_was_emptied_before_needs_no_gate(file: Project) -> None:
+    file.database.run("DELETE FROM old_orders")
+    done = file.alembic("upgrade", "head")
+    assert (done.returncode, state(file.database)) == (0, ("d4", None)), done.stderr

@@ -6,11 +6,13 @@ import subprocess
 import pytest
 
 from attacks.conftest import MakeRole
+from attacks.contracts import takes_old
+from attacks.ledger import let_use_ledger
 from attacks.orders import AT_B2, AT_D4, State, approve, state_of
 from attacks.project import Project
 from attacks.psql import feed
 from attacks.test_looks import Way, both_ways
-from bed import Database, postgres_binary
+from support.servers import Database, postgres_binary
 
 AT_C3 = State("c3", None)
 FORGED = "SELECT 'drop old_orders'::text AS what, NULL::timestamp AS revoked_at"
@@ -26,6 +28,7 @@ def give_to(role: Database, owner: Database) -> None:
         f"ALTER TABLE alembic_version OWNER TO {name}",
         f"GRANT CREATE, USAGE ON SCHEMA public TO {name}",
     )
+    let_use_ledger(owner, role)
 
 
 @pytest.mark.parametrize("path", ["public", "pg_temp, public", "public, pg_temp", '"$user", public'])
@@ -101,6 +104,79 @@ def test_a_function_of_somebody_else_opens_no_gate(
 
 
 @both_ways
+def test_a_table_of_somebody_else_in_front_of_its_namesake_approves_nothing(
+    gated: Project, make_role: MakeRole, way: Way
+) -> None:
+    """The approvals lie in the second schema of the path; somebody may create tables in the first."""
+    planter, database = make_role(gated.database), gated.database
+    database.run(
+        "CREATE SCHEMA app",
+        "ALTER TABLE approvals SET SCHEMA app",
+        f"ALTER DATABASE {database.url.database} SET search_path = public, app",
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {planter.url.username}",
+    )
+    planter.run(f"CREATE TABLE public.approvals AS {FORGED}")
+    said = way(gated)
+    assert state_of(database) == AT_B2
+    assert "on the search path: public.approvals" in " ".join(said.split())
+    done = gated.pipestate("gate", "orders/ready")
+    assert (done.returncode, "public.approvals" in done.stderr) == (3, True)
+    database.run(
+        "DROP TABLE public.approvals", "CREATE TABLE public.approvals (what text, revoked_at timestamp)"
+    )
+    assert "somebody else" not in way(gated)  # the owner's own is not somebody else's
+
+
+SPYING = "BEGIN INSERT INTO public.spied VALUES (current_user); RETURN {}; END"
+BETTER = {
+    "array_remove(regclass[], regclass) RETURNS regclass[]": "$1",
+    "jsonb_build_object(text, text) RETURNS jsonb": "'{}'::jsonb",
+    "format(text, text, text) RETURNS text": "'SELECT 1'",
+    "lower(varchar) RETURNS text": "'planted'",
+}
+
+
+@pytest.mark.parametrize("how", ["online", "script"])
+@pytest.mark.parametrize("direction", ["upgrade", "downgrade"])
+def test_a_contract_runs_no_function_of_somebody_else(
+    contract: Project, make_role: MakeRole, direction: str, how: str
+) -> None:
+    """A function with nearer argument types than the server's is called in its place, wherever it is on the path."""
+    database, planter = contract.database, make_role(contract.database)
+    takes_old(contract, "text", "'a'", "'b'")
+    derived = 'columns=COLUMNS, derived={"orders": {"old": "lower(s.name::varchar)"}}'
+    contract.edit("migrations/versions/b2_contract.py", ("columns=COLUMNS", derived))
+    if direction == "downgrade":
+        up = contract.alembic("upgrade", "head")
+        assert up.returncode == 0, up.stderr
+        database.run("INSERT INTO orders (id, name) VALUES (3, 'order 3')")
+    database.run(
+        "CREATE TABLE spied (who text)",
+        "GRANT INSERT ON spied TO PUBLIC",
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {planter.url.username}",
+    )
+    planter.run(
+        *(
+            f"CREATE FUNCTION public.{head} LANGUAGE plpgsql AS $${SPYING.format(value)}$$"
+            for head, value in BETTER.items()
+        )
+    )
+    revisions = {"upgrade": ("head", "a1:head"), "downgrade": ("a1", "b2:a1")}[direction]
+    if how == "online":
+        done = contract.alembic(direction, revisions[0])
+        said = done.stdout + done.stderr
+        assert done.returncode != 0
+    else:
+        said = feed(database, contract.alembic(direction, revisions[1], "--sql").stdout)
+    assert "somebody else has put names of the server's" in said
+    assert "Traceback" not in said
+    assert database.rows("SELECT * FROM spied") == []
+    assert database.value("SELECT version_num FROM alembic_version") == (
+        "a1" if direction == "upgrade" else "b2"
+    )
+
+
+@both_ways
 def test_a_function_of_the_owners_own_closes_no_gate(gated: Project, way: Way) -> None:
     approve(gated)
     gated.database.run("CREATE FUNCTION public.lower(int) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$")
@@ -144,3 +220,32 @@ def test_a_script_and_a_migration_see_the_same_path(gated: Project) -> None:
     gated.database.run(f"ALTER DATABASE {gated.database.url.database} SET search_path = shop, public")
     said = feed(gated.database, gated.script("b2:c3"))
     assert state_of(gated.database) == AT_C3, said
+
+
+CATALOGUES = ("pg_locks", "pg_class", "pg_constraint", "pg_index", "pg_stat_activity", "pg_type")
+
+
+@pytest.mark.parametrize("how", ["online", "script"])
+def test_a_view_named_like_a_catalogue_runs_nothing_where_the_path_ends_in_it(
+    contract: Project, how: str
+) -> None:
+    """The catalogues stand last on the path, so an unqualified name would be the planted view."""
+    database = contract.database
+    takes_old(contract, "text", "'a'", "'b'")
+    database.run(
+        "CREATE SEQUENCE public.spied",
+        *(
+            f"CREATE VIEW public.{name} AS SELECT c.* FROM pg_catalog.{name} c WHERE nextval('public.spied') > 0"
+            for name in CATALOGUES
+        ),
+        f"ALTER DATABASE {database.url.database} SET search_path = public, pg_catalog",
+    )
+    if how == "online":
+        done = contract.alembic("upgrade", "head")
+        assert done.returncode == 0, done.stderr
+        back = contract.alembic("downgrade", "a1")
+        assert back.returncode == 0, back.stderr
+    else:
+        said = feed(database, contract.script("a1:head"))
+        assert database.value("SELECT version_num FROM alembic_version") == "b2", said
+    assert database.value("SELECT is_called FROM public.spied") is False

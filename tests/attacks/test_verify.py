@@ -12,7 +12,7 @@ from attacks.conftest import MakeRole
 from attacks.orders import PAGE, assert_refused
 from attacks.project import Project
 from attacks.worlds import TABLES
-from bed import Database, Postgres
+from support.servers import Database, Postgres
 
 # --- Values that no driver, or no JSON, has --------------------------------------------------------
 

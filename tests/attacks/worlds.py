@@ -9,8 +9,9 @@ from attacks.orders import AT_B2, AT_D4, ORDERS, State, state_of
 from attacks.orders import fill as fill_orders
 from attacks.project import lay_out
 from attacks.psql import feed, feed_each
-from bed import Database, Postgres
-from legacy import fill_legacy
+from support.legacy_database import fill_legacy
+from support.readiness_records import make_ready
+from support.servers import Database, Postgres
 
 # How many attacks are tried before somebody looks whether one of them succeeded.
 BATCH = 40
@@ -39,7 +40,7 @@ class World:
 
 
 @dataclass
-class Standing:
+class Status:
     """Databases of a world for many attacks: as long as none succeeds, one of each kind is enough."""
 
     world: World
@@ -167,7 +168,7 @@ def _shipped_state(database: Database) -> tuple[object, ...]:
 def _fill_shipped(database: Database, _root: Path) -> None:
     fill_legacy(database)
     _alembic(database, "upgrade", "0005")
-    attacked.make_shipped_ready(database)
+    make_ready(database)
 
 
 def _fill_shipped_columns(database: Database, root: Path) -> None:
@@ -190,7 +191,7 @@ TABLES = World(
 COLUMNS = World(
     "shipped-columns",
     _fill_shipped_columns,
-    lambda database: database.run(f"DELETE FROM {attacked.ledger_table('attestation')}"),
+    lambda database: database.run("DELETE FROM pipestate.attestation"),
     lambda database, _: _alembic(database, "upgrade", "0006:0007", "--sql"),
     "pipestate_alembic_version",
     "0006",

@@ -10,21 +10,25 @@ from typing import Any
 
 import pytest
 
-import report_scene
-from bed import Database, Postgres
 from browser.chrome import Page, chromium
-from hostile_report import write_hostile
 from integration.report.conftest import gathered
-from pipestate.chain.calls import Calls
-from pipestate.chain.read import read_chain
-from pipestate.chain.version_table import locator
 from pipestate.ledger.install import install
+from pipestate.project.find import Calls
+from pipestate.project.revision_files import read_chain
+from pipestate.project.version_table import locator
 from pipestate.report.page import render_page
 from pipestate.runbook.lint import load
+from support import report_scene
+from support.demo_reports import write_reports
+from support.hostile_report import write_hostile, write_long
+from support.servers import Database, Postgres
 
-PHONE, DESKTOP = 390, 1280
+WIDTHS = (420, 820, 1280, 1920)
+PHONE, DESKTOP = WIDTHS[0], WIDTHS[2]
 A4 = 718  # between its margins
-LOOKS = [(width, scheme) for width in (PHONE, DESKTOP) for scheme in ("light", "dark")]
+LOOKS = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]
+NAMES = ("scene", "weeks", "long", "hostile", "empty")
+LAYOUT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
 AXE = Path(os.environ.get("PIPESTATE_AXE", "build/axe.min.js"))
 PICTURES = Path(os.environ.get("PIPESTATE_PICTURES", "build/pictures"))
 SILENT = (
@@ -43,9 +47,9 @@ def page() -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def reports(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Addresses of reports: two weeks of a migration, hostile text, and nothing at all."""
+    """Addresses of reports: weeks of a migration, long names, hostile text, and nothing at all."""
     directory = tmp_path_factory.mktemp("reports")
-    makers = {"scene": _scene, "hostile": _hostile, "empty": _empty}
+    makers = {"scene": _scene, "weeks": _ten_weeks, "long": _long, "hostile": _hostile, "empty": _empty}
     made = {}
     for name, make in makers.items():
         database = postgres.create()
@@ -56,11 +60,30 @@ def reports(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> dic
     return made
 
 
-def _scene(database: Database, directory: Path) -> str:
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Addresses of the reports after each command of the demo."""
+    written = write_reports(tmp_path_factory.mktemp("stages"))
+    return {name: file.as_uri() for name, file in written.items()}
+
+
+def _scene(database: Database, directory: Path, days: int = 30) -> str:
     report_scene.build(database)
     with database.reader() as connection:
         position = locator(report_scene.PROJECT, read_chain(report_scene.PROJECT))(connection)
-    return _written(database, [load(report_scene.RUNBOOK)], position)
+    return _written(database, [load(report_scene.RUNBOOK)], position, days=days)
+
+
+def _ten_weeks(database: Database, directory: Path) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_scene, "DAYS", 70)
+        return _scene(database, directory, days=71)
+
+
+def _long(database: Database, directory: Path) -> str:
+    with database.begin() as connection:
+        install(connection)
+    return _written(database, [write_long(database, directory)])
 
 
 def _hostile(database: Database, directory: Path) -> str:
@@ -73,8 +96,8 @@ def _empty(database: Database, directory: Path) -> str:
     return _written(database, [])
 
 
-def _written(database: Database, books: list[Any], *position: Any) -> str:
-    return render_page(gathered(database, books, *position), Calls())
+def _written(database: Database, books: list[Any], *position: Any, days: int = 30) -> str:
+    return render_page(gathered(database, books, *position, days=days), Calls())
 
 
 def opened(page: Page, address: str, width: int = DESKTOP, scheme: str = "light") -> Page:
@@ -84,7 +107,7 @@ def opened(page: Page, address: str, width: int = DESKTOP, scheme: str = "light"
     return page
 
 
-@pytest.mark.parametrize("name", ["scene", "hostile", "empty"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_browser_has_nothing_to_say_and_asks_for_nothing_else(
     page: Page, reports: dict[str, str], name: str
 ) -> None:
@@ -95,16 +118,41 @@ def test_the_browser_has_nothing_to_say_and_asks_for_nothing_else(
         assert [url for url in asked if not url.startswith("data:")] == [reports[name]]
 
 
-@pytest.mark.parametrize("name", ["scene", "hostile", "empty"])
-@pytest.mark.parametrize("width", [320, PHONE, 768, DESKTOP])
-def test_nothing_is_wider_than_the_window(page: Page, reports: dict[str, str], name: str, width: int) -> None:
-    opened(page, reports[name], width)
-    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-    assert page.evaluate("document.documentElement.scrollWidth") == width
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_stage_of_the_demo_squeezes_text_or_lets_it_out_of_its_box(
+    page: Page, stages: dict[str, str], width: int
+) -> None:
+    assert len(stages) > 20
+    for name, address in stages.items():
+        assert (name, opened(page, address, width).evaluate(LAYOUT)) == (name, [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [320, *WIDTHS])
+def test_no_report_squeezes_text_or_lets_it_out_of_its_box(
+    page: Page, reports: dict[str, str], name: str, width: int
+) -> None:
+    assert opened(page, reports[name], width).evaluate(LAYOUT) == []
+
+
+def test_the_measure_finds_text_that_is_squeezed_broken_or_outside(
+    page: Page, reports: dict[str, str]
+) -> None:
+    opened(page, reports["scene"], PHONE)
+    page.evaluate(
+        """document.querySelectorAll('figcaption .name').forEach(each => {
+          each.attributeStyleMap.set('width', '1ch');
+          each.attributeStyleMap.set('overflow-wrap', 'anywhere');
+        });
+        document.querySelector('h1').attributeStyleMap.set('margin-left', '900px');"""
+    )
+    found = " ".join(page.evaluate(LAYOUT))
+    for problem in ("squeezed to", "broken inside a word", "outside of", "the page scrolls sideways"):
+        assert problem in found
 
 
 def test_every_link_leads_to_something_that_is_then_seen(page: Page, reports: dict[str, str]) -> None:
-    for name in ("scene", "hostile"):
+    for name in ("scene", "long", "hostile"):
         opened(page, reports[name])
         unseen = page.evaluate(
             """(async () => {
@@ -140,11 +188,12 @@ def test_a_script_that_came_into_the_page_would_not_run(page: Page, reports: dic
     assert page.evaluate("window.ran === undefined")
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "light"), (DESKTOP, "dark")])
 def test_axe_finds_nothing_to_complain_about(
     page: Page, reports: dict[str, str], width: int, scheme: str
 ) -> None:
-    for name in ("scene", "hostile", "empty"):
+    """Ten weeks have the elements of the scene: axe takes long, and judges it once."""
+    for name in ("scene", "long", "hostile", "empty"):
         opened(page, reports[name], width, scheme)
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         page.evaluate(AXE.read_text(encoding="utf-8") + "; undefined")
@@ -178,11 +227,13 @@ def test_print_shows_what_is_folded_and_leaves_the_menu_out(page: Page, reports:
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-def test_pictures_are_there_to_be_looked_at(
-    page: Page, reports: dict[str, str], width: int, scheme: str
+def test_pictures_are_there_to_be_viewed(
+    page: Page, reports: dict[str, str], stages: dict[str, str], width: int, scheme: str
 ) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
-    opened(page, reports["scene"], width, scheme)
-    file = PICTURES / f"report-{width}-{scheme}.png"
-    page.picture(file)
-    assert file.stat().st_size > 50_000
+    *_, last = stages.values()
+    for name, address in (*reports.items(), ("demo", last)):
+        opened(page, address, width, scheme)
+        file = PICTURES / f"{name}-{width}-{scheme}.png"
+        page.picture(file)
+        assert file.stat().st_size > 10_000

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from alembics import dump
-from bed import Database
 from faults.world import World
+from support.alembic_runs import dump
+from support.servers import Database
 
 Rows = Mapping[str, Sequence[Hashable]]
 INVALID = (

@@ -10,14 +10,14 @@ from typing import Any
 
 from sqlalchemy import create_engine
 
-from alembics import Chain
-from bed import Database
 from faults.case import Complaint, compare
 from faults.strikes import drop, undisturbed
 from faults.subjects import upgrade
 from faults.world import World
 from pipestate.pipeline import finish_job, initialize_stage
-from programs import FORKS, start_server, started
+from support.alembic_runs import Chain
+from support.programs import FORKS, start_server, started
+from support.servers import Database
 
 WORKERS = 8
 

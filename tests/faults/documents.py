@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from faults.case import Complaint
-from pipestate.errors import PipestateError
+from pipestate.core.errors import PipestateError
+from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.lint import load
-from pipestate.runbook.require import parse_requirement
 
 # Of the pages, and of the criteria, at least so many must be read, and at least so many be refused.
 FAIR_SHARE = 0.2

@@ -13,7 +13,7 @@ from faults.world import World
 from pipestate.pipeline.demo import scene
 from pipestate.pipeline.queues import restore
 from pipestate.pipeline.queues.rq import RqQueues
-from queue_scene import OCR, Scene, contents
+from support.queue_scene import OCR, Scene, contents
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,20 @@ from pathlib import Path
 
 from alembic import command as alembic_command
 
-from alembics import dump
 from attacks.project import lay_out
-from bed import Database
-from contracted import Contracted
 from faults.case import Case, Complaint, Rows, Struck, differences
 from faults.world import World
+from support.alembic_runs import dump
+from support.contract_project import Contracted
+from support.servers import Database
 
-# The two revisions after it wait two seconds each for a patient reader, and take no other way than those before.
+# The two revisions after it wait two seconds each for a blocking reader, and take no other way than those before.
 LAST = "d4"
 PATIENCE_S = 10
 
 
 def rehearse(world: World) -> Case:
-    """Rehearse revisions on a clone, and again on its copy beside a patient reader."""
+    """Rehearse revisions on a clone, and again on its copy beside a blocking reader."""
     return _case(Rehearsal.lay_out(world, LAST))
 
 
@@ -87,7 +87,7 @@ class Rehearsal:
         return told + differences(rows, read_rows(self.struck)) + self._copies(struck)
 
     def _copies(self, struck: Struck) -> list[Complaint]:
-        """Drop the copies that stayed; whoever was not killed must have said their names (docs/limits.md)."""
+        """Drop the copies that stayed; whoever was not killed must have said their names (docs/explanation/limits.md)."""
         left = self.world.copies()
         for name in left:
             self.world.postgres.drop(Database(self.struck.url.set(database=name)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from faults.case import Case, Complaint, Struck, Subject, Undisturbed, compare, differences, schema_of
 from faults.world import World
-from programs import Program, run_program, started
+from support.programs import Program, run_program, started
 
 # A session of a program that was killed may hold its locks for a moment: how long to wait before each try.
 PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)

@@ -5,19 +5,19 @@ from pathlib import Path
 
 from alembic import command as alembic_command
 
-from alembics import ROOT, Chain
-from bed import Database
-from contracted import Contracted
 from faults.case import Case, Rows, Subject
 from faults.queues import Cleared
 from faults.rehearsal import rehearse
 from faults.world import World
-from legacy import archived_legacy, everything_legacy, fill_legacy
-from miniatures import copy_project
-from queue_beds import RqBed
-from ready import make_ready
-from stale_rows import fill_expanded
-from stuck_sites import Pipeline
+from support.alembic_runs import ROOT, Chain
+from support.contract_project import Contracted
+from support.legacy_database import archived_legacy, everything_legacy, fill_legacy
+from support.miniatures import copy_project
+from support.queues import RqBed
+from support.readiness_records import make_ready
+from support.servers import Database
+from support.stale_rows import fill_expanded
+from support.stuck_sites import Pipeline
 
 LEDGER = "SELECT event, runbook, phase, gate, revision FROM pipestate.run"
 SITES = [f"s{number}.gov" for number in range(40)]

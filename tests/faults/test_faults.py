@@ -1,12 +1,14 @@
 """The short form of `make faults`: each subject, each fault, the crowds and the documents, in a small number."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from faults.case import Subject
 from faults.crowds import finished_jobs, upgrades_at_once
 from faults.documents import read_criteria, read_pages
+from faults.fleet_upgrade import make_project, make_tenants, upgrade_with_kills
 from faults.rehearsal import rehearse_one
 from faults.strikes import strike_until_hit
 from faults.subjects import (
@@ -19,6 +21,7 @@ from faults.subjects import (
     upgrade,
 )
 from faults.world import World, open_world
+from support.servers import Database
 
 pytestmark = pytest.mark.scene
 
@@ -63,3 +66,11 @@ def test_jobs_of_workers_that_are_killed_are_counted_once(world: World) -> None:
 def test_whatever_a_page_or_a_criterion_says_it_is_read_or_refused() -> None:
     assert read_pages(200).complaints == []
     assert read_criteria(200).complaints == []
+
+
+def test_a_fleet_is_upgraded_by_commands_that_are_killed(pg: Database, tmp_path: Path) -> None:
+    """Sixty tenants, five kills; one tenant always fails. `fleet_upgrade.py` does it with a thousand and fifty."""
+    make_tenants(pg.url, 60)
+    done = upgrade_with_kills(make_project(tmp_path / "shop"), pg.url, 60, 5)
+    assert done.kills == 5
+    assert done.revisions == {"c3": 1, "d4": 59}

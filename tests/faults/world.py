@@ -13,11 +13,11 @@ from typing import Any
 
 from redis import Redis
 
-from bed import Database, Postgres, memory
 from faults.durable_redis import DurableRedis
-from pipestate.embedded import embedded_server
-from pipestate.rehearse.twin import PREFIX
-from programs import run_program
+from pipestate.database.embedded import embedded_server
+from pipestate.rehearse.scratch_copy import PREFIX
+from support.programs import run_program
+from support.servers import Database, Postgres, memory
 
 VERSION = 18
 PATIENCE_S = 30

@@ -5,7 +5,7 @@ import re
 import pytest
 from redis import Redis
 
-from bed import Database, Postgres, postgres_server
+from support.servers import Database, Postgres, postgres_server
 
 
 def test_postgresql_is_a_real_server(pg: Database) -> None:

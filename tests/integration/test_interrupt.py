@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-import interrupted
-from bed import Database
-from long import times
-from pipestate.interrupt import hand_back, listen
+from pipestate.database.interrupt import hand_back, listen
+from support import interrupt_loop as interrupted
+from support.long_form import times
+from support.servers import Database
 
 pytestmark = pytest.mark.scene
 

@@ -24,1353 +24,442 @@ BEGIN;
 
 -- Running downgrade 0001 -> 
 
--- a condition that must not hold
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+  filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+SELECT c.oid::bigint AS oid,
+       c.relkind::text AS kind,
+       n.nspname::text AS schema,
+       c.relname::text AS name,
+       c.relfilenode::bigint AS filenode,
+       CASE WHEN c.reltuples > 0 THEN c.reltuples
+            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+       CASE WHEN c.relkind <> 'r' THEN 0
+            WHEN l.relation IS NOT NULL THEN -1
+            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+       coalesce(i.inhparent, 0)::bigint AS parent,
+       coalesce(e.refobjid, 0)::bigint AS extension,
+       c.reltype::bigint AS rowtype,
+       coalesce(a.columns, '') AS columns
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_catalog.pg_depend e
+  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+LEFT JOIN (
+  SELECT DISTINCT relation FROM pg_catalog.pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) l ON l.relation = c.oid
+LEFT JOIN (
+  SELECT attrelid,
+         pg_catalog.string_agg(
+           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_catalog.pg_attribute
+  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
+  GROUP BY attrelid
+) a ON a.attrelid = c.oid
+WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+UNION ALL
+SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
+FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
+UNION ALL
+SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
+FROM pg_catalog.pg_extension x
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_element_type(type oid) RETURNS oid
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
+RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  WITH kept AS (
+    SELECT CASE old_modifier WHEN -1 THEN 6 ELSE old_modifier END AS old_digits,
+           CASE new_modifier WHEN -1 THEN 6 ELSE new_modifier END AS new_digits,
+           CASE WHEN old = 'money'::regtype THEN 2 WHEN old = 'numeric'::regtype AND old_modifier <> -1
+                THEN (((old_modifier - 4) & 2047) # 1024) - 1024 END AS old_scale,
+           CASE WHEN new_modifier <> -1 THEN (((new_modifier - 4) & 2047) # 1024) - 1024 END AS new_scale
+  )
+  SELECT CASE
+    WHEN new IN ('text', 'varchar', 'bpchar') THEN
+      by_hand AND old IN ('text', 'varchar', 'bpchar') AND new_modifier <> -1
+        AND (old = 'text'::regtype OR old_modifier = -1 OR new_modifier < old_modifier)
+    WHEN old IN ('text', 'varchar', 'bpchar') THEN
+      new IN ('real', 'float8', 'date', 'time', 'timetz', 'money', '"char"', 'name')
+        OR (new IN ('numeric', 'timestamp', 'timestamptz', 'interval') AND new_modifier NOT IN (-1, 6))
+    WHEN old IN ('bit', 'varbit') AND new IN ('bit', 'varbit') THEN
+      by_hand AND new_modifier <> -1 AND (old_modifier = -1 OR new_modifier < old_modifier)
+    WHEN old IN ('numeric', 'real', 'float8', 'money') THEN
+      CASE WHEN new IN ('smallint', 'integer', 'bigint') THEN old_scale IS NULL OR old_scale > 0
+           WHEN new = 'money'::regtype THEN old_scale IS NULL OR old_scale > 2
+           WHEN new = 'numeric'::regtype THEN new_modifier <> -1 AND (old_scale IS NULL OR new_scale < old_scale)
+           ELSE new IN ('real', 'float8') AND old <> 'real'::regtype AND old <> new END
+    WHEN old IN ('smallint', 'integer', 'bigint') THEN
+      (new = 'numeric'::regtype AND new_scale < 0) OR (new = 'real'::regtype AND old <> 'smallint'::regtype)
+        OR (new = 'float8'::regtype AND old = 'bigint'::regtype)
+    WHEN old = 'inet'::regtype AND new = 'cidr'::regtype THEN true
+    WHEN old IN ('timestamp', 'timestamptz') THEN
+      new IN ('date', 'time', 'timetz') OR (new IN ('timestamp', 'timestamptz') AND new_digits < old_digits)
+    WHEN old IN ('time', 'timetz') THEN
+      (old = 'timetz'::regtype AND new = 'time'::regtype) OR (new IN ('time', 'timetz') AND new_digits < old_digits)
+    WHEN old = 'interval'::regtype THEN
+      new = 'time'::regtype OR (new = 'interval'::regtype AND new_modifier NOT IN (-1, old_modifier))
+    ELSE false END
+  FROM kept
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_listed_columns(columns text)
+RETURNS TABLE (number integer, type bigint, modifier integer, filled boolean, name text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m[1]::integer, m[2]::bigint, m[3]::integer, m[4] = '1', m[5]
+    FROM regexp_split_to_table(nullif(columns, ''), E'\n') AS line, regexp_match(line, '^(\d+) (\d+) (-?\d+) (\d) (.*)$') AS m
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  WHILE domains ? type::text LOOP
+    modifier := (domains -> type::text ->> 1)::integer;
+    type := (domains -> type::text ->> 0)::bigint;
+  END LOOP;
+  base := pg_temp.pipestate_element_type(type::oid);
+  modified := modifier;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_leaves_before(root bigint) RETURNS TABLE (oid bigint, rows float8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY WITH RECURSIVE family (oid) AS (
+    SELECT root UNION SELECT b.oid FROM pg_temp.pipestate_before b JOIN family f ON b.parent = f.oid AND b.kind IN ('r', 'p')
+  )
+  SELECT b.oid, b.rows FROM pg_temp.pipestate_before b JOIN family f ON f.oid = b.oid WHERE b.kind = 'r';
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_held_before(root bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_temp.pipestate_leaves_before(root) l JOIN pg_temp.pipestate_memory m ON m.oid = l.oid AND m.what = 'held');
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found bigint;
+BEGIN
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %s) c', schema, name, condition, most)
+    INTO found;
+  RETURN found;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_losses(statements text) RETURNS TABLE (kind text, name text, rows bigint, detail text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  old record;
+  new record;
+  col record;
+  there record;
+  heir boolean;
+  known text;
+  by_hand boolean := statements ~* '\musing\M';
+  old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
+                          FROM pg_temp.pipestate_before b WHERE b.kind = 'd');
+  new_domains jsonb;
+BEGIN
+  CREATE TEMP TABLE pipestate_after ON COMMIT DROP AS SELECT * FROM pg_temp.pipestate_catalogue();
+  new_domains := (SELECT jsonb_object_agg(a.oid, jsonb_build_array(a.parent, a.filenode))
+                    FROM pg_temp.pipestate_after a WHERE a.kind = 'd');
+  INSERT INTO pg_temp.pipestate_memory SELECT 'held', b.oid, 0 FROM pg_temp.pipestate_before b WHERE b.kind = 'r' AND b.bytes <> 0;
+  FOR old IN SELECT b.* FROM pg_temp.pipestate_before b LEFT JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+      WHERE b.kind IN ('r', 'p', 'c') AND (a.oid IS NULL OR a.columns <> b.columns OR a.filenode <> b.filenode)
+        AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = b.oid AND m.number = 0)
+        AND CASE b.kind WHEN 'c' THEN EXISTS (
+              SELECT FROM pg_temp.pipestate_before u, pg_temp.pipestate_listed_columns(u.columns) c
+               WHERE u.kind <> 'c' AND c.type = b.rowtype AND pg_temp.pipestate_held_before(u.oid))
+            ELSE pg_temp.pipestate_held_before(b.oid) END LOOP
+    known := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
+    rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pg_temp.pipestate_leaves_before(old.oid) l);
+    detail := NULL;
+    SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.oid = old.oid;
+    heir := new IS NULL;
+    IF heir THEN
+      CONTINUE WHEN old.kind = 'c' OR EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.kind = 'x' AND a.oid = old.extension);
+      SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.kind IN ('r', 'p') AND a.schema = old.schema AND a.name = old.name
+         AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid);
+      IF new IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
+          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
+        kind := 'table'; name := known; RETURN NEXT;
+        CONTINUE;
+      END IF;
+      INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
+      IF pg_temp.pipestate_count_rows(new.schema, new.name, 'true', 1) = 0 THEN
+        kind := 'rows'; name := known; RETURN NEXT;
+        CONTINUE;
+      ELSIF rows > pg_temp.pipestate_count_rows(new.schema, new.name, 'true', rows) THEN
+        RAISE WARNING 'the new table % has fewer rows than the old one had, about %', known, rows;
+      END IF;
+    END IF;
+    FOR col IN SELECT c.* FROM pg_temp.pipestate_listed_columns(old.columns) c
+        WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND (m.oid, m.number) = (old.oid, c.number)) LOOP
+      SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c
+       WHERE CASE WHEN heir THEN c.name = col.name ELSE c.number = col.number END;
+      IF there IS NULL AND NOT heir THEN
+        SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
+        IF there IS NOT NULL AND old.kind <> 'c'
+           AND pg_temp.pipestate_count_rows(new.schema, new.name, format('t.%I IS NOT NULL', col.name), 1) = 1 THEN
+          INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
+        ELSE
+          there := NULL;
+        END IF;
+      END IF;
+      IF there IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+          WHERE b.oid = old.parent AND NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(a.columns) c WHERE c.name = col.name));
+        kind := 'column'; name := known || '.' || col.name; RETURN NEXT;
+      ELSIF (there.type, there.modifier) <> (col.type, col.modifier) THEN
+        SELECT format('%s becomes %s', format_type(o.base, o.modified), format_type(n.base, n.modified))
+          INTO detail
+          FROM pg_temp.pipestate_base_type(col.type, col.modifier, coalesce(old_domains, '{}')) o,
+               pg_temp.pipestate_base_type(there.type, there.modifier, coalesce(new_domains, '{}')) n
+         WHERE (o.base, o.modified) <> (n.base, n.modified)
+           AND pg_temp.pipestate_loses(o.base, o.modified, n.base, n.modified, by_hand);
+        IF detail IS NOT NULL THEN
+          kind := 'values'; name := known || '.' || col.name; RETURN NEXT;
+        END IF;
+        detail := NULL;
+      END IF;
+    END LOOP;
+    -- TRUNCATE leaves nothing, or is written in a statement, or most rows are gone; a rewrite leaves them.
+    IF NOT heir AND old.kind = 'r' AND old.bytes <> 0 AND new.filenode <> old.filenode AND (new.bytes = 0
+        OR statements ~* ('\mtruncate\M[^;]*\m' || regexp_replace(old.name, '\W', '\\&', 'g') || '\M')
+        OR (old.rows > 0 AND new.bytes < old.bytes / 2
+            AND pg_temp.pipestate_count_rows(new.schema, new.name, 'true', old.rows::bigint) < old.rows / 2)) THEN
+      kind := 'rows'; name := known; RETURN NEXT;
+    END IF;
+  END LOOP;
+  INSERT INTO pg_temp.pipestate_memory
+  SELECT 'created', a.oid, 0 FROM pg_temp.pipestate_after a WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid)
+  UNION ALL
+  SELECT 'created', a.oid, c.number FROM pg_temp.pipestate_after a JOIN pg_temp.pipestate_before b ON b.oid = a.oid
+    AND b.columns <> a.columns, pg_temp.pipestate_listed_columns(a.columns) c
+   WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(b.columns) o WHERE o.number = c.number);
+  DELETE FROM pg_temp.pipestate_memory c USING pg_temp.pipestate_memory h
+   WHERE c.what = 'created' AND h.what = 'heir' AND (c.oid, c.number) = (h.oid, h.number);
+  DROP TABLE pg_temp.pipestate_after;
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_begin_revision(revision text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF to_regclass('pg_temp.pipestate_before') IS NULL THEN
+    CREATE TEMP TABLE pipestate_before AS SELECT * FROM pg_temp.pipestate_catalogue() LIMIT 0;
+    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer);  -- tables and columns: 'created', 'held'
+  END IF;
+  DELETE FROM pg_temp.pipestate_before;
+  INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
+  PERFORM set_config('pipestate.begun', revision, true);
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
+  revision text, direction text, mode text, reason text, statements text, own boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found jsonb;
+  said text;
+  options text;
+BEGIN
+  IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'revision %s was not begun in this transaction: run the whole script', revision);
+  END IF;
+  SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', l.kind, 'name', l.name, 'rows', l.rows))),
+         string_agg(concat(CASE l.kind WHEN 'table' THEN 'the table ' WHEN 'column' THEN 'the column '
+             WHEN 'rows' THEN 'the rows of ' ELSE 'parts of the values of ' END, l.name,
+           ' (' || nullif(concat_ws(', ', 'about ' || to_char(l.rows, 'FM999,999,999,999') || ' rows', l.detail), '')
+             || ')'), ', '),
+         string_agg(concat(' --drop-', l.kind, ' ', l.name), '') FILTER (WHERE l.kind IN ('table', 'column'))
+    INTO found, said, options
+    FROM pg_temp.pipestate_losses(statements) l
+   WHERE NOT own OR l.name !~ '^pipestate[._]|\._pipestate_\d+_0$';
+  IF found IS NOT NULL AND mode = 'refuse' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
+      'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
+  ELSIF found IS NOT NULL AND mode <> 'allow' THEN
+    RAISE WARNING 'revision % loses %', revision, said || CASE mode WHEN 'force' THEN ', and is forced: ' || reason
+      ELSE '; losses are not enforced here' END;
+  END IF;
+  PERFORM set_config('pipestate.dropped', (coalesce(nullif(current_setting('pipestate.dropped', true), ''),
+    '[]')::jsonb || coalesce(found, '[]'))::text, false);
+  PERFORM set_config('pipestate.begun', '', true);
+  DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
+END $$;
+
+-- Record the revision where there is a ledger, and no other role's.
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
+  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
+  ELSE
+    PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
+  END IF;
+END $$;
+
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0001'), ('0001'); END $open$;
+
+CALL pg_temp.pipestate_begin_revision('0001');
+
+-- The database is at revision 0001, and no other migration is running
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0001' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0001, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
-END $pipestate$;
-
--- a condition that must not hold
-DO $pipestate$
-BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
--- lock jobs where needed: 200 ms at a time, for up to 60 s
+-- Each CALL below runs a procedure of the ledger. Its text: SELECT pg_get_functiondef(...).
+-- The ledger is no stranger's, and has the functions that this script was written for
 DO $pipestate$
 DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
+  stranger record;
 BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('jobs') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('jobs') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM jobs)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
+  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
+        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
+        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
+      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
+      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
 END $pipestate$;
 
--- what could not come back as it was: jobs
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'jobs';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
+CALL pipestate.drop_table('jobs', 'jobs', '0001');
 
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
+CALL pipestate.drop_table('content_items', 'content_items', '0001');
 
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
+CALL pipestate.drop_table('site_progress', 'site_progress', '0001');
 
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('jobs') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock jobs where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('jobs') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('jobs') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('jobs') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('jobs') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- jobs into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'jobs';
-  the_aside CONSTANT text := 'pipestate_archive.jobs';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'jobs';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'jobs') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS jobs$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'jobs';
-
--- lock content_items where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_items') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_items') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('content_items') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM content_items)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
-
--- what could not come back as it was: content_items
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'content_items';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
-
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('content_items') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock content_items where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('content_items') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_items') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_items') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_items') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- content_items into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'content_items';
-  the_aside CONSTANT text := 'pipestate_archive.content_items';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'content_items';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_items') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS content_items$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'content_items';
-
--- lock site_progress where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('site_progress') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM site_progress)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
-
--- what could not come back as it was: site_progress
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'site_progress';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
-
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('site_progress') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock site_progress where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('site_progress') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('site_progress') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('site_progress') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- site_progress into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'site_progress';
-  the_aside CONSTANT text := 'pipestate_archive.site_progress';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'site_progress';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS site_progress$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'site_progress';
-
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM sites)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
-
--- what could not come back as it was: sites
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'sites';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
-
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('sites') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('sites') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- sites into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'sites';
-  the_aside CONSTANT text := 'pipestate_archive.sites';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'sites';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'sites') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS sites$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'sites';
+CALL pipestate.drop_table('sites', 'sites', '0001');
 
 -- the registry of created objects
 DO $pipestate$
+DECLARE
+  todo text;
 BEGIN
-  IF to_regclass('pipestate.object') IS NOT NULL AND to_regclass('pipestate.run') IS NULL THEN
-    DROP TABLE pipestate.object;
+  IF to_regclass('pipestate.soft_drop') IS NULL OR to_regclass('pipestate.run') IS NOT NULL
+      OR EXISTS (SELECT FROM pipestate.soft_drop WHERE state IN ('hidden', 'validating')) THEN
+    RETURN;
   END IF;
+  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since') LOOP
+    EXECUTE todo;
+  END LOOP;
+  DROP TABLE pipestate.soft_drop;
+  DROP TABLE pipestate.object;
   IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
+      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
     DROP SCHEMA pipestate;
+  END IF;
+  IF to_regnamespace('pipestate') IS NULL AND to_regnamespace('pipestate_archive') IS NOT NULL AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
+    DROP SCHEMA pipestate_archive;
   END IF;
 END $pipestate$;
 
-DO $pipestate$
-DECLARE
-  used boolean;
-BEGIN
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN RETURN; END IF;
-  EXECUTE 'SELECT EXISTS (SELECT FROM pipestate_archive.manifest)' INTO used;
-  IF NOT used THEN
-    DROP TABLE pipestate_archive.manifest;
-    IF NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
-      DROP SCHEMA pipestate_archive;
-    END IF;
-  END IF;
-END $pipestate$;
+CALL pg_temp.pipestate_end_revision('0001', 'downgrade', 'refuse', NULL, '', true);
+
+CALL pg_temp.pipestate_record('downgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '3238475afab66e7e6d26dbef49b46703c2559758c02cbaec792fb1bf3f67bbef', '"pipestate_alembic_version"', 'a person', NULL);
 
 DELETE FROM pipestate_alembic_version WHERE pipestate_alembic_version.version_num = '0001';
 
 COMMIT;
+
+DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_schema(NULL, 'a person');
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;
 

@@ -24,17 +24,331 @@ BEGIN;
 
 -- Running downgrade 0002 -> 0001
 
--- a condition that must not hold
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+  filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+SELECT c.oid::bigint AS oid,
+       c.relkind::text AS kind,
+       n.nspname::text AS schema,
+       c.relname::text AS name,
+       c.relfilenode::bigint AS filenode,
+       CASE WHEN c.reltuples > 0 THEN c.reltuples
+            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+       CASE WHEN c.relkind <> 'r' THEN 0
+            WHEN l.relation IS NOT NULL THEN -1
+            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+       coalesce(i.inhparent, 0)::bigint AS parent,
+       coalesce(e.refobjid, 0)::bigint AS extension,
+       c.reltype::bigint AS rowtype,
+       coalesce(a.columns, '') AS columns
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_catalog.pg_depend e
+  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+LEFT JOIN (
+  SELECT DISTINCT relation FROM pg_catalog.pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) l ON l.relation = c.oid
+LEFT JOIN (
+  SELECT attrelid,
+         pg_catalog.string_agg(
+           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_catalog.pg_attribute
+  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
+  GROUP BY attrelid
+) a ON a.attrelid = c.oid
+WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+UNION ALL
+SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
+FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
+UNION ALL
+SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
+FROM pg_catalog.pg_extension x
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_element_type(type oid) RETURNS oid
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
+RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  WITH kept AS (
+    SELECT CASE old_modifier WHEN -1 THEN 6 ELSE old_modifier END AS old_digits,
+           CASE new_modifier WHEN -1 THEN 6 ELSE new_modifier END AS new_digits,
+           CASE WHEN old = 'money'::regtype THEN 2 WHEN old = 'numeric'::regtype AND old_modifier <> -1
+                THEN (((old_modifier - 4) & 2047) # 1024) - 1024 END AS old_scale,
+           CASE WHEN new_modifier <> -1 THEN (((new_modifier - 4) & 2047) # 1024) - 1024 END AS new_scale
+  )
+  SELECT CASE
+    WHEN new IN ('text', 'varchar', 'bpchar') THEN
+      by_hand AND old IN ('text', 'varchar', 'bpchar') AND new_modifier <> -1
+        AND (old = 'text'::regtype OR old_modifier = -1 OR new_modifier < old_modifier)
+    WHEN old IN ('text', 'varchar', 'bpchar') THEN
+      new IN ('real', 'float8', 'date', 'time', 'timetz', 'money', '"char"', 'name')
+        OR (new IN ('numeric', 'timestamp', 'timestamptz', 'interval') AND new_modifier NOT IN (-1, 6))
+    WHEN old IN ('bit', 'varbit') AND new IN ('bit', 'varbit') THEN
+      by_hand AND new_modifier <> -1 AND (old_modifier = -1 OR new_modifier < old_modifier)
+    WHEN old IN ('numeric', 'real', 'float8', 'money') THEN
+      CASE WHEN new IN ('smallint', 'integer', 'bigint') THEN old_scale IS NULL OR old_scale > 0
+           WHEN new = 'money'::regtype THEN old_scale IS NULL OR old_scale > 2
+           WHEN new = 'numeric'::regtype THEN new_modifier <> -1 AND (old_scale IS NULL OR new_scale < old_scale)
+           ELSE new IN ('real', 'float8') AND old <> 'real'::regtype AND old <> new END
+    WHEN old IN ('smallint', 'integer', 'bigint') THEN
+      (new = 'numeric'::regtype AND new_scale < 0) OR (new = 'real'::regtype AND old <> 'smallint'::regtype)
+        OR (new = 'float8'::regtype AND old = 'bigint'::regtype)
+    WHEN old = 'inet'::regtype AND new = 'cidr'::regtype THEN true
+    WHEN old IN ('timestamp', 'timestamptz') THEN
+      new IN ('date', 'time', 'timetz') OR (new IN ('timestamp', 'timestamptz') AND new_digits < old_digits)
+    WHEN old IN ('time', 'timetz') THEN
+      (old = 'timetz'::regtype AND new = 'time'::regtype) OR (new IN ('time', 'timetz') AND new_digits < old_digits)
+    WHEN old = 'interval'::regtype THEN
+      new = 'time'::regtype OR (new = 'interval'::regtype AND new_modifier NOT IN (-1, old_modifier))
+    ELSE false END
+  FROM kept
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_listed_columns(columns text)
+RETURNS TABLE (number integer, type bigint, modifier integer, filled boolean, name text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m[1]::integer, m[2]::bigint, m[3]::integer, m[4] = '1', m[5]
+    FROM regexp_split_to_table(nullif(columns, ''), E'\n') AS line, regexp_match(line, '^(\d+) (\d+) (-?\d+) (\d) (.*)$') AS m
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  WHILE domains ? type::text LOOP
+    modifier := (domains -> type::text ->> 1)::integer;
+    type := (domains -> type::text ->> 0)::bigint;
+  END LOOP;
+  base := pg_temp.pipestate_element_type(type::oid);
+  modified := modifier;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_leaves_before(root bigint) RETURNS TABLE (oid bigint, rows float8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY WITH RECURSIVE family (oid) AS (
+    SELECT root UNION SELECT b.oid FROM pg_temp.pipestate_before b JOIN family f ON b.parent = f.oid AND b.kind IN ('r', 'p')
+  )
+  SELECT b.oid, b.rows FROM pg_temp.pipestate_before b JOIN family f ON f.oid = b.oid WHERE b.kind = 'r';
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_held_before(root bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_temp.pipestate_leaves_before(root) l JOIN pg_temp.pipestate_memory m ON m.oid = l.oid AND m.what = 'held');
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found bigint;
+BEGIN
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %s) c', schema, name, condition, most)
+    INTO found;
+  RETURN found;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_losses(statements text) RETURNS TABLE (kind text, name text, rows bigint, detail text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  old record;
+  new record;
+  col record;
+  there record;
+  heir boolean;
+  known text;
+  by_hand boolean := statements ~* '\musing\M';
+  old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
+                          FROM pg_temp.pipestate_before b WHERE b.kind = 'd');
+  new_domains jsonb;
+BEGIN
+  CREATE TEMP TABLE pipestate_after ON COMMIT DROP AS SELECT * FROM pg_temp.pipestate_catalogue();
+  new_domains := (SELECT jsonb_object_agg(a.oid, jsonb_build_array(a.parent, a.filenode))
+                    FROM pg_temp.pipestate_after a WHERE a.kind = 'd');
+  INSERT INTO pg_temp.pipestate_memory SELECT 'held', b.oid, 0 FROM pg_temp.pipestate_before b WHERE b.kind = 'r' AND b.bytes <> 0;
+  FOR old IN SELECT b.* FROM pg_temp.pipestate_before b LEFT JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+      WHERE b.kind IN ('r', 'p', 'c') AND (a.oid IS NULL OR a.columns <> b.columns OR a.filenode <> b.filenode)
+        AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = b.oid AND m.number = 0)
+        AND CASE b.kind WHEN 'c' THEN EXISTS (
+              SELECT FROM pg_temp.pipestate_before u, pg_temp.pipestate_listed_columns(u.columns) c
+               WHERE u.kind <> 'c' AND c.type = b.rowtype AND pg_temp.pipestate_held_before(u.oid))
+            ELSE pg_temp.pipestate_held_before(b.oid) END LOOP
+    known := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
+    rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pg_temp.pipestate_leaves_before(old.oid) l);
+    detail := NULL;
+    SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.oid = old.oid;
+    heir := new IS NULL;
+    IF heir THEN
+      CONTINUE WHEN old.kind = 'c' OR EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.kind = 'x' AND a.oid = old.extension);
+      SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.kind IN ('r', 'p') AND a.schema = old.schema AND a.name = old.name
+         AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid);
+      IF new IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
+          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
+        kind := 'table'; name := known; RETURN NEXT;
+        CONTINUE;
+      END IF;
+      INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
+      IF pg_temp.pipestate_count_rows(new.schema, new.name, 'true', 1) = 0 THEN
+        kind := 'rows'; name := known; RETURN NEXT;
+        CONTINUE;
+      ELSIF rows > pg_temp.pipestate_count_rows(new.schema, new.name, 'true', rows) THEN
+        RAISE WARNING 'the new table % has fewer rows than the old one had, about %', known, rows;
+      END IF;
+    END IF;
+    FOR col IN SELECT c.* FROM pg_temp.pipestate_listed_columns(old.columns) c
+        WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND (m.oid, m.number) = (old.oid, c.number)) LOOP
+      SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c
+       WHERE CASE WHEN heir THEN c.name = col.name ELSE c.number = col.number END;
+      IF there IS NULL AND NOT heir THEN
+        SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
+        IF there IS NOT NULL AND old.kind <> 'c'
+           AND pg_temp.pipestate_count_rows(new.schema, new.name, format('t.%I IS NOT NULL', col.name), 1) = 1 THEN
+          INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
+        ELSE
+          there := NULL;
+        END IF;
+      END IF;
+      IF there IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+          WHERE b.oid = old.parent AND NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(a.columns) c WHERE c.name = col.name));
+        kind := 'column'; name := known || '.' || col.name; RETURN NEXT;
+      ELSIF (there.type, there.modifier) <> (col.type, col.modifier) THEN
+        SELECT format('%s becomes %s', format_type(o.base, o.modified), format_type(n.base, n.modified))
+          INTO detail
+          FROM pg_temp.pipestate_base_type(col.type, col.modifier, coalesce(old_domains, '{}')) o,
+               pg_temp.pipestate_base_type(there.type, there.modifier, coalesce(new_domains, '{}')) n
+         WHERE (o.base, o.modified) <> (n.base, n.modified)
+           AND pg_temp.pipestate_loses(o.base, o.modified, n.base, n.modified, by_hand);
+        IF detail IS NOT NULL THEN
+          kind := 'values'; name := known || '.' || col.name; RETURN NEXT;
+        END IF;
+        detail := NULL;
+      END IF;
+    END LOOP;
+    -- TRUNCATE leaves nothing, or is written in a statement, or most rows are gone; a rewrite leaves them.
+    IF NOT heir AND old.kind = 'r' AND old.bytes <> 0 AND new.filenode <> old.filenode AND (new.bytes = 0
+        OR statements ~* ('\mtruncate\M[^;]*\m' || regexp_replace(old.name, '\W', '\\&', 'g') || '\M')
+        OR (old.rows > 0 AND new.bytes < old.bytes / 2
+            AND pg_temp.pipestate_count_rows(new.schema, new.name, 'true', old.rows::bigint) < old.rows / 2)) THEN
+      kind := 'rows'; name := known; RETURN NEXT;
+    END IF;
+  END LOOP;
+  INSERT INTO pg_temp.pipestate_memory
+  SELECT 'created', a.oid, 0 FROM pg_temp.pipestate_after a WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid)
+  UNION ALL
+  SELECT 'created', a.oid, c.number FROM pg_temp.pipestate_after a JOIN pg_temp.pipestate_before b ON b.oid = a.oid
+    AND b.columns <> a.columns, pg_temp.pipestate_listed_columns(a.columns) c
+   WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(b.columns) o WHERE o.number = c.number);
+  DELETE FROM pg_temp.pipestate_memory c USING pg_temp.pipestate_memory h
+   WHERE c.what = 'created' AND h.what = 'heir' AND (c.oid, c.number) = (h.oid, h.number);
+  DROP TABLE pg_temp.pipestate_after;
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_begin_revision(revision text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF to_regclass('pg_temp.pipestate_before') IS NULL THEN
+    CREATE TEMP TABLE pipestate_before AS SELECT * FROM pg_temp.pipestate_catalogue() LIMIT 0;
+    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer);  -- tables and columns: 'created', 'held'
+  END IF;
+  DELETE FROM pg_temp.pipestate_before;
+  INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
+  PERFORM set_config('pipestate.begun', revision, true);
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
+  revision text, direction text, mode text, reason text, statements text, own boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found jsonb;
+  said text;
+  options text;
+BEGIN
+  IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'revision %s was not begun in this transaction: run the whole script', revision);
+  END IF;
+  SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', l.kind, 'name', l.name, 'rows', l.rows))),
+         string_agg(concat(CASE l.kind WHEN 'table' THEN 'the table ' WHEN 'column' THEN 'the column '
+             WHEN 'rows' THEN 'the rows of ' ELSE 'parts of the values of ' END, l.name,
+           ' (' || nullif(concat_ws(', ', 'about ' || to_char(l.rows, 'FM999,999,999,999') || ' rows', l.detail), '')
+             || ')'), ', '),
+         string_agg(concat(' --drop-', l.kind, ' ', l.name), '') FILTER (WHERE l.kind IN ('table', 'column'))
+    INTO found, said, options
+    FROM pg_temp.pipestate_losses(statements) l
+   WHERE NOT own OR l.name !~ '^pipestate[._]|\._pipestate_\d+_0$';
+  IF found IS NOT NULL AND mode = 'refuse' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
+      'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
+  ELSIF found IS NOT NULL AND mode <> 'allow' THEN
+    RAISE WARNING 'revision % loses %', revision, said || CASE mode WHEN 'force' THEN ', and is forced: ' || reason
+      ELSE '; losses are not enforced here' END;
+  END IF;
+  PERFORM set_config('pipestate.dropped', (coalesce(nullif(current_setting('pipestate.dropped', true), ''),
+    '[]')::jsonb || coalesce(found, '[]'))::text, false);
+  PERFORM set_config('pipestate.begun', '', true);
+  DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
+END $$;
+
+-- Record the revision where there is a ledger, and no other role's.
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
+  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
+  ELSE
+    PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
+  END IF;
+END $$;
+
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0002'), ('0002'); END $open$;
+
+CALL pg_temp.pipestate_begin_revision('0002');
+
+-- The database is at revision 0002, and no other migration is running
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0002' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0002, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
-END $pipestate$;
-
--- a condition that must not hold
-DO $pipestate$
-BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
@@ -44,7 +358,11 @@ END $pipestate$;
 DO $pipestate$
 DECLARE
   used boolean := false;
+  todo text;
 BEGIN
+  IF NOT used AND to_regclass('pipestate.statement_calls') IS NOT NULL THEN
+    EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.statement_calls)' INTO used;
+  END IF;
   IF NOT used AND to_regclass('pipestate.rehearsal') IS NOT NULL THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.rehearsal)' INTO used;
   END IF;
@@ -67,6 +385,9 @@ BEGIN
     RAISE WARNING 'the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again';
     RETURN;
   END IF;
+  DROP VIEW IF EXISTS pipestate.running_release;
+  DROP VIEW IF EXISTS pipestate.disuse;
+  DROP VIEW IF EXISTS pipestate.drift;
   DROP VIEW IF EXISTS pipestate.compat;
   DROP VIEW IF EXISTS pipestate.rehearsed;
   DROP VIEW IF EXISTS pipestate.backfill;
@@ -75,6 +396,9 @@ BEGIN
   DROP VIEW IF EXISTS pipestate.soak_since;
   DROP VIEW IF EXISTS pipestate.latest_observation;
   DROP VIEW IF EXISTS pipestate.observed;
+
+  DROP TABLE IF EXISTS pipestate.schema_record;
+  DROP TABLE IF EXISTS pipestate.statement_calls;
   DROP TABLE IF EXISTS pipestate.rehearsal;
   DROP TABLE IF EXISTS pipestate.backfill_progress;
   DROP TABLE IF EXISTS pipestate.observation;
@@ -82,12 +406,48 @@ BEGIN
   DROP TABLE IF EXISTS pipestate.result;
   DROP TABLE IF EXISTS pipestate.run;
   IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
+      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
     DROP SCHEMA pipestate;
   END IF;
+  IF to_regnamespace('pipestate') IS NULL AND to_regnamespace('pipestate_archive') IS NOT NULL AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
+    DROP SCHEMA pipestate_archive;
+  END IF;
 END $pipestate$;
+
+CALL pg_temp.pipestate_end_revision('0002', 'downgrade', 'refuse', NULL, '', true);
+
+CALL pg_temp.pipestate_record('downgrade', '0002', 'The ledger: what was verified, signed off and observed.', '569842d686bf5c1c1678d5d3124edb0fae49b4f433768d5734d040ed05d7f2d1', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0001' WHERE pipestate_alembic_version.version_num = '0002';
 
 COMMIT;
+
+DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_schema('0001', 'a person');
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;
 

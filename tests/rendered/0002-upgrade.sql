@@ -24,17 +24,331 @@ BEGIN;
 
 -- Running upgrade 0001 -> 0002
 
--- a condition that must not hold
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+  filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+SELECT c.oid::bigint AS oid,
+       c.relkind::text AS kind,
+       n.nspname::text AS schema,
+       c.relname::text AS name,
+       c.relfilenode::bigint AS filenode,
+       CASE WHEN c.reltuples > 0 THEN c.reltuples
+            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+       CASE WHEN c.relkind <> 'r' THEN 0
+            WHEN l.relation IS NOT NULL THEN -1
+            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+       coalesce(i.inhparent, 0)::bigint AS parent,
+       coalesce(e.refobjid, 0)::bigint AS extension,
+       c.reltype::bigint AS rowtype,
+       coalesce(a.columns, '') AS columns
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_catalog.pg_depend e
+  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+LEFT JOIN (
+  SELECT DISTINCT relation FROM pg_catalog.pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) l ON l.relation = c.oid
+LEFT JOIN (
+  SELECT attrelid,
+         pg_catalog.string_agg(
+           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_catalog.pg_attribute
+  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
+  GROUP BY attrelid
+) a ON a.attrelid = c.oid
+WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+UNION ALL
+SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
+FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
+UNION ALL
+SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
+FROM pg_catalog.pg_extension x
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_element_type(type oid) RETURNS oid
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
+RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  WITH kept AS (
+    SELECT CASE old_modifier WHEN -1 THEN 6 ELSE old_modifier END AS old_digits,
+           CASE new_modifier WHEN -1 THEN 6 ELSE new_modifier END AS new_digits,
+           CASE WHEN old = 'money'::regtype THEN 2 WHEN old = 'numeric'::regtype AND old_modifier <> -1
+                THEN (((old_modifier - 4) & 2047) # 1024) - 1024 END AS old_scale,
+           CASE WHEN new_modifier <> -1 THEN (((new_modifier - 4) & 2047) # 1024) - 1024 END AS new_scale
+  )
+  SELECT CASE
+    WHEN new IN ('text', 'varchar', 'bpchar') THEN
+      by_hand AND old IN ('text', 'varchar', 'bpchar') AND new_modifier <> -1
+        AND (old = 'text'::regtype OR old_modifier = -1 OR new_modifier < old_modifier)
+    WHEN old IN ('text', 'varchar', 'bpchar') THEN
+      new IN ('real', 'float8', 'date', 'time', 'timetz', 'money', '"char"', 'name')
+        OR (new IN ('numeric', 'timestamp', 'timestamptz', 'interval') AND new_modifier NOT IN (-1, 6))
+    WHEN old IN ('bit', 'varbit') AND new IN ('bit', 'varbit') THEN
+      by_hand AND new_modifier <> -1 AND (old_modifier = -1 OR new_modifier < old_modifier)
+    WHEN old IN ('numeric', 'real', 'float8', 'money') THEN
+      CASE WHEN new IN ('smallint', 'integer', 'bigint') THEN old_scale IS NULL OR old_scale > 0
+           WHEN new = 'money'::regtype THEN old_scale IS NULL OR old_scale > 2
+           WHEN new = 'numeric'::regtype THEN new_modifier <> -1 AND (old_scale IS NULL OR new_scale < old_scale)
+           ELSE new IN ('real', 'float8') AND old <> 'real'::regtype AND old <> new END
+    WHEN old IN ('smallint', 'integer', 'bigint') THEN
+      (new = 'numeric'::regtype AND new_scale < 0) OR (new = 'real'::regtype AND old <> 'smallint'::regtype)
+        OR (new = 'float8'::regtype AND old = 'bigint'::regtype)
+    WHEN old = 'inet'::regtype AND new = 'cidr'::regtype THEN true
+    WHEN old IN ('timestamp', 'timestamptz') THEN
+      new IN ('date', 'time', 'timetz') OR (new IN ('timestamp', 'timestamptz') AND new_digits < old_digits)
+    WHEN old IN ('time', 'timetz') THEN
+      (old = 'timetz'::regtype AND new = 'time'::regtype) OR (new IN ('time', 'timetz') AND new_digits < old_digits)
+    WHEN old = 'interval'::regtype THEN
+      new = 'time'::regtype OR (new = 'interval'::regtype AND new_modifier NOT IN (-1, old_modifier))
+    ELSE false END
+  FROM kept
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_listed_columns(columns text)
+RETURNS TABLE (number integer, type bigint, modifier integer, filled boolean, name text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m[1]::integer, m[2]::bigint, m[3]::integer, m[4] = '1', m[5]
+    FROM regexp_split_to_table(nullif(columns, ''), E'\n') AS line, regexp_match(line, '^(\d+) (\d+) (-?\d+) (\d) (.*)$') AS m
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  WHILE domains ? type::text LOOP
+    modifier := (domains -> type::text ->> 1)::integer;
+    type := (domains -> type::text ->> 0)::bigint;
+  END LOOP;
+  base := pg_temp.pipestate_element_type(type::oid);
+  modified := modifier;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_leaves_before(root bigint) RETURNS TABLE (oid bigint, rows float8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY WITH RECURSIVE family (oid) AS (
+    SELECT root UNION SELECT b.oid FROM pg_temp.pipestate_before b JOIN family f ON b.parent = f.oid AND b.kind IN ('r', 'p')
+  )
+  SELECT b.oid, b.rows FROM pg_temp.pipestate_before b JOIN family f ON f.oid = b.oid WHERE b.kind = 'r';
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_held_before(root bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_temp.pipestate_leaves_before(root) l JOIN pg_temp.pipestate_memory m ON m.oid = l.oid AND m.what = 'held');
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found bigint;
+BEGIN
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %s) c', schema, name, condition, most)
+    INTO found;
+  RETURN found;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_losses(statements text) RETURNS TABLE (kind text, name text, rows bigint, detail text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  old record;
+  new record;
+  col record;
+  there record;
+  heir boolean;
+  known text;
+  by_hand boolean := statements ~* '\musing\M';
+  old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
+                          FROM pg_temp.pipestate_before b WHERE b.kind = 'd');
+  new_domains jsonb;
+BEGIN
+  CREATE TEMP TABLE pipestate_after ON COMMIT DROP AS SELECT * FROM pg_temp.pipestate_catalogue();
+  new_domains := (SELECT jsonb_object_agg(a.oid, jsonb_build_array(a.parent, a.filenode))
+                    FROM pg_temp.pipestate_after a WHERE a.kind = 'd');
+  INSERT INTO pg_temp.pipestate_memory SELECT 'held', b.oid, 0 FROM pg_temp.pipestate_before b WHERE b.kind = 'r' AND b.bytes <> 0;
+  FOR old IN SELECT b.* FROM pg_temp.pipestate_before b LEFT JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+      WHERE b.kind IN ('r', 'p', 'c') AND (a.oid IS NULL OR a.columns <> b.columns OR a.filenode <> b.filenode)
+        AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = b.oid AND m.number = 0)
+        AND CASE b.kind WHEN 'c' THEN EXISTS (
+              SELECT FROM pg_temp.pipestate_before u, pg_temp.pipestate_listed_columns(u.columns) c
+               WHERE u.kind <> 'c' AND c.type = b.rowtype AND pg_temp.pipestate_held_before(u.oid))
+            ELSE pg_temp.pipestate_held_before(b.oid) END LOOP
+    known := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
+    rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pg_temp.pipestate_leaves_before(old.oid) l);
+    detail := NULL;
+    SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.oid = old.oid;
+    heir := new IS NULL;
+    IF heir THEN
+      CONTINUE WHEN old.kind = 'c' OR EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.kind = 'x' AND a.oid = old.extension);
+      SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.kind IN ('r', 'p') AND a.schema = old.schema AND a.name = old.name
+         AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid);
+      IF new IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
+          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
+        kind := 'table'; name := known; RETURN NEXT;
+        CONTINUE;
+      END IF;
+      INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
+      IF pg_temp.pipestate_count_rows(new.schema, new.name, 'true', 1) = 0 THEN
+        kind := 'rows'; name := known; RETURN NEXT;
+        CONTINUE;
+      ELSIF rows > pg_temp.pipestate_count_rows(new.schema, new.name, 'true', rows) THEN
+        RAISE WARNING 'the new table % has fewer rows than the old one had, about %', known, rows;
+      END IF;
+    END IF;
+    FOR col IN SELECT c.* FROM pg_temp.pipestate_listed_columns(old.columns) c
+        WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND (m.oid, m.number) = (old.oid, c.number)) LOOP
+      SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c
+       WHERE CASE WHEN heir THEN c.name = col.name ELSE c.number = col.number END;
+      IF there IS NULL AND NOT heir THEN
+        SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
+        IF there IS NOT NULL AND old.kind <> 'c'
+           AND pg_temp.pipestate_count_rows(new.schema, new.name, format('t.%I IS NOT NULL', col.name), 1) = 1 THEN
+          INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
+        ELSE
+          there := NULL;
+        END IF;
+      END IF;
+      IF there IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+          WHERE b.oid = old.parent AND NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(a.columns) c WHERE c.name = col.name));
+        kind := 'column'; name := known || '.' || col.name; RETURN NEXT;
+      ELSIF (there.type, there.modifier) <> (col.type, col.modifier) THEN
+        SELECT format('%s becomes %s', format_type(o.base, o.modified), format_type(n.base, n.modified))
+          INTO detail
+          FROM pg_temp.pipestate_base_type(col.type, col.modifier, coalesce(old_domains, '{}')) o,
+               pg_temp.pipestate_base_type(there.type, there.modifier, coalesce(new_domains, '{}')) n
+         WHERE (o.base, o.modified) <> (n.base, n.modified)
+           AND pg_temp.pipestate_loses(o.base, o.modified, n.base, n.modified, by_hand);
+        IF detail IS NOT NULL THEN
+          kind := 'values'; name := known || '.' || col.name; RETURN NEXT;
+        END IF;
+        detail := NULL;
+      END IF;
+    END LOOP;
+    -- TRUNCATE leaves nothing, or is written in a statement, or most rows are gone; a rewrite leaves them.
+    IF NOT heir AND old.kind = 'r' AND old.bytes <> 0 AND new.filenode <> old.filenode AND (new.bytes = 0
+        OR statements ~* ('\mtruncate\M[^;]*\m' || regexp_replace(old.name, '\W', '\\&', 'g') || '\M')
+        OR (old.rows > 0 AND new.bytes < old.bytes / 2
+            AND pg_temp.pipestate_count_rows(new.schema, new.name, 'true', old.rows::bigint) < old.rows / 2)) THEN
+      kind := 'rows'; name := known; RETURN NEXT;
+    END IF;
+  END LOOP;
+  INSERT INTO pg_temp.pipestate_memory
+  SELECT 'created', a.oid, 0 FROM pg_temp.pipestate_after a WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid)
+  UNION ALL
+  SELECT 'created', a.oid, c.number FROM pg_temp.pipestate_after a JOIN pg_temp.pipestate_before b ON b.oid = a.oid
+    AND b.columns <> a.columns, pg_temp.pipestate_listed_columns(a.columns) c
+   WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(b.columns) o WHERE o.number = c.number);
+  DELETE FROM pg_temp.pipestate_memory c USING pg_temp.pipestate_memory h
+   WHERE c.what = 'created' AND h.what = 'heir' AND (c.oid, c.number) = (h.oid, h.number);
+  DROP TABLE pg_temp.pipestate_after;
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_begin_revision(revision text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF to_regclass('pg_temp.pipestate_before') IS NULL THEN
+    CREATE TEMP TABLE pipestate_before AS SELECT * FROM pg_temp.pipestate_catalogue() LIMIT 0;
+    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer);  -- tables and columns: 'created', 'held'
+  END IF;
+  DELETE FROM pg_temp.pipestate_before;
+  INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
+  PERFORM set_config('pipestate.begun', revision, true);
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
+  revision text, direction text, mode text, reason text, statements text, own boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found jsonb;
+  said text;
+  options text;
+BEGIN
+  IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'revision %s was not begun in this transaction: run the whole script', revision);
+  END IF;
+  SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', l.kind, 'name', l.name, 'rows', l.rows))),
+         string_agg(concat(CASE l.kind WHEN 'table' THEN 'the table ' WHEN 'column' THEN 'the column '
+             WHEN 'rows' THEN 'the rows of ' ELSE 'parts of the values of ' END, l.name,
+           ' (' || nullif(concat_ws(', ', 'about ' || to_char(l.rows, 'FM999,999,999,999') || ' rows', l.detail), '')
+             || ')'), ', '),
+         string_agg(concat(' --drop-', l.kind, ' ', l.name), '') FILTER (WHERE l.kind IN ('table', 'column'))
+    INTO found, said, options
+    FROM pg_temp.pipestate_losses(statements) l
+   WHERE NOT own OR l.name !~ '^pipestate[._]|\._pipestate_\d+_0$';
+  IF found IS NOT NULL AND mode = 'refuse' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
+      'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
+  ELSIF found IS NOT NULL AND mode <> 'allow' THEN
+    RAISE WARNING 'revision % loses %', revision, said || CASE mode WHEN 'force' THEN ', and is forced: ' || reason
+      ELSE '; losses are not enforced here' END;
+  END IF;
+  PERFORM set_config('pipestate.dropped', (coalesce(nullif(current_setting('pipestate.dropped', true), ''),
+    '[]')::jsonb || coalesce(found, '[]'))::text, false);
+  PERFORM set_config('pipestate.begun', '', true);
+  DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
+END $$;
+
+-- Record the revision where there is a ledger, and no other role's.
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
+  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
+  ELSE
+    PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
+  END IF;
+END $$;
+
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0002'), ('0002'); END $open$;
+
+CALL pg_temp.pipestate_begin_revision('0002');
+
+-- The database is at revision 0001, and no other migration is running
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0001' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0001, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
-END $pipestate$;
-
--- a condition that must not hold
-DO $pipestate$
-BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
@@ -54,25 +368,33 @@ BEGIN
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
   SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
-    FROM (SELECT 'the schema pipestate'::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT 'pipestate.' || c.relname::text, c.relowner
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS o
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
     WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
                  pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND pg_catalog.pg_has_role(o.owner, 'MEMBER'::text))) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
       '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
+  END IF;
+  IF to_regnamespace('pipestate_archive') IS NULL THEN
+    CREATE SCHEMA pipestate_archive;
   END IF;
   IF to_regclass('pipestate.object') IS NULL THEN
     CREATE TABLE pipestate.object (
@@ -88,10 +410,56 @@ BEGIN
            ('name', $def$name TEXT$def$),
            ('revision', $def$revision TEXT$def$),
            ('created_at', $def$created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.object ' || todo;
+  END IF;
+  IF to_regclass('pipestate.soft_drop') IS NULL THEN
+    CREATE TABLE pipestate.soft_drop (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      revision TEXT NOT NULL,
+      gate TEXT,
+      kind TEXT NOT NULL,
+      schema_name TEXT NOT NULL,
+      table_name TEXT NOT NULL,
+      name TEXT NOT NULL,
+      columns JSONB,
+      removed JSONB,
+      renamed JSONB,
+      held BOOLEAN,
+      state TEXT NOT NULL,
+      xact BIGINT,
+      snapshot_xmin BIGINT,
+      dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      restored_at TIMESTAMP WITH TIME ZONE,
+      purged_at TIMESTAMP WITH TIME ZONE,
+      CONSTRAINT pk_pipestate_soft_drop PRIMARY KEY (id),
+      CONSTRAINT ck_pipestate_soft_drop_state CHECK (state IN ('hidden', 'validating', 'restored', 'purged', 'absent'))
+    );
+  END IF;
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('revision', $def$revision TEXT$def$),
+           ('gate', $def$gate TEXT$def$),
+           ('kind', $def$kind TEXT$def$),
+           ('schema_name', $def$schema_name TEXT$def$),
+           ('table_name', $def$table_name TEXT$def$),
+           ('name', $def$name TEXT$def$),
+           ('columns', $def$columns JSONB$def$),
+           ('removed', $def$removed JSONB$def$),
+           ('renamed', $def$renamed JSONB$def$),
+           ('held', $def$held BOOLEAN$def$),
+           ('state', $def$state TEXT$def$),
+           ('xact', $def$xact BIGINT$def$),
+           ('snapshot_xmin', $def$snapshot_xmin BIGINT$def$),
+           ('dropped_at', $def$dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
+           ('restored_at', $def$restored_at TIMESTAMP WITH TIME ZONE$def$),
+           ('purged_at', $def$purged_at TIMESTAMP WITH TIME ZONE$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.soft_drop'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.soft_drop ' || todo;
   END IF;
   IF to_regclass('pipestate.run') IS NULL THEN
     CREATE TABLE pipestate.run (
@@ -111,6 +479,13 @@ BEGIN
       skipped INTEGER DEFAULT 0 NOT NULL,
       duration_ms FLOAT,
       reason TEXT,
+      role TEXT DEFAULT current_user,
+      title TEXT,
+      file_sha256 TEXT,
+      version_table TEXT,
+      dropped JSONB,
+      phase_sha256 TEXT,
+      database TEXT,
       CONSTRAINT pk_pipestate_run PRIMARY KEY (id)
     );
   END IF;
@@ -130,8 +505,15 @@ BEGIN
            ('errored', $def$errored INTEGER DEFAULT 0 NOT NULL$def$),
            ('skipped', $def$skipped INTEGER DEFAULT 0 NOT NULL$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$),
-           ('reason', $def$reason TEXT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.run'::regclass
+           ('reason', $def$reason TEXT$def$),
+           ('role', $def$role TEXT DEFAULT current_user$def$),
+           ('title', $def$title TEXT$def$),
+           ('file_sha256', $def$file_sha256 TEXT$def$),
+           ('version_table', $def$version_table TEXT$def$),
+           ('dropped', $def$dropped JSONB$def$),
+           ('phase_sha256', $def$phase_sha256 TEXT$def$),
+           ('database', $def$database TEXT$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.run'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.run ' || todo;
@@ -164,7 +546,7 @@ BEGIN
            ('observed', $def$observed JSONB$def$),
            ('message', $def$message TEXT$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.result'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.result'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.result ' || todo;
@@ -182,6 +564,8 @@ BEGIN
       person TEXT NOT NULL,
       note TEXT,
       revision TEXT,
+      text_sha256 TEXT,
+      database TEXT,
       CONSTRAINT pk_pipestate_attestation PRIMARY KEY (id),
       CONSTRAINT ck_pipestate_attestation_person CHECK (trim(person) <> '')
     );
@@ -194,8 +578,10 @@ BEGIN
            ('name', $def$name TEXT$def$),
            ('person', $def$person TEXT$def$),
            ('note', $def$note TEXT$def$),
-           ('revision', $def$revision TEXT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.attestation'::regclass
+           ('revision', $def$revision TEXT$def$),
+           ('text_sha256', $def$text_sha256 TEXT$def$),
+           ('database', $def$database TEXT$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.attestation'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.attestation ' || todo;
@@ -223,7 +609,7 @@ BEGIN
            ('source', $def$source TEXT$def$),
            ('actor', $def$actor TEXT$def$),
            ('revision', $def$revision TEXT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.observation'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.observation'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.observation ' || todo;
@@ -251,6 +637,9 @@ BEGIN
       started_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
       updated_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
       finished_at TIMESTAMP WITH TIME ZONE,
+      paused_at TIMESTAMP WITH TIME ZONE,
+      paused_by TEXT,
+      batch_rows INTEGER,
       CONSTRAINT pk_pipestate_backfill_progress PRIMARY KEY (id)
     );
   END IF;
@@ -272,8 +661,11 @@ BEGIN
            ('batches', $def$batches INTEGER DEFAULT 0 NOT NULL$def$),
            ('started_at', $def$started_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
            ('updated_at', $def$updated_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
-           ('finished_at', $def$finished_at TIMESTAMP WITH TIME ZONE$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.backfill_progress'::regclass
+           ('finished_at', $def$finished_at TIMESTAMP WITH TIME ZONE$def$),
+           ('paused_at', $def$paused_at TIMESTAMP WITH TIME ZONE$def$),
+           ('paused_by', $def$paused_by TEXT$def$),
+           ('batch_rows', $def$batch_rows INTEGER$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.backfill_progress'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.backfill_progress ' || todo;
@@ -303,6 +695,8 @@ BEGIN
       broken INTEGER,
       changed INTEGER,
       unprepared INTEGER,
+      database TEXT,
+      watch JSONB,
       CONSTRAINT pk_pipestate_rehearsal PRIMARY KEY (id)
     );
   END IF;
@@ -326,11 +720,87 @@ BEGIN
            ('statements', $def$statements INTEGER$def$),
            ('broken', $def$broken INTEGER$def$),
            ('changed', $def$changed INTEGER$def$),
-           ('unprepared', $def$unprepared INTEGER$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.rehearsal'::regclass
+           ('unprepared', $def$unprepared INTEGER$def$),
+           ('database', $def$database TEXT$def$),
+           ('watch', $def$watch JSONB$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.rehearsal'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.rehearsal ' || todo;
+  END IF;
+  IF to_regclass('pipestate.statement_calls') IS NULL THEN
+    CREATE TABLE pipestate.statement_calls (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      observed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      actor TEXT NOT NULL,
+      contract TEXT NOT NULL,
+      server TEXT NOT NULL,
+      database TEXT,
+      fault TEXT,
+      started_at TIMESTAMP WITH TIME ZONE,
+      stats_reset TIMESTAMP WITH TIME ZONE,
+      evictions BIGINT,
+      standbys INTEGER DEFAULT 0 NOT NULL,
+      calls JSONB NOT NULL,
+      CONSTRAINT pk_pipestate_statement_calls PRIMARY KEY (id)
+    );
+  END IF;
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('observed_at', $def$observed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
+           ('actor', $def$actor TEXT$def$),
+           ('contract', $def$contract TEXT$def$),
+           ('server', $def$server TEXT$def$),
+           ('database', $def$database TEXT$def$),
+           ('fault', $def$fault TEXT$def$),
+           ('started_at', $def$started_at TIMESTAMP WITH TIME ZONE$def$),
+           ('stats_reset', $def$stats_reset TIMESTAMP WITH TIME ZONE$def$),
+           ('evictions', $def$evictions BIGINT$def$),
+           ('standbys', $def$standbys INTEGER DEFAULT 0 NOT NULL$def$),
+           ('calls', $def$calls JSONB$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.statement_calls'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.statement_calls ' || todo;
+  END IF;
+  IF to_regclass('pipestate.idx_pipestate_statement_calls_contract') IS NULL THEN
+    CREATE INDEX idx_pipestate_statement_calls_contract ON pipestate.statement_calls (contract, id);
+  END IF;
+  IF to_regclass('pipestate.schema_record') IS NULL THEN
+    CREATE TABLE pipestate.schema_record (
+      id BIGINT GENERATED BY DEFAULT AS IDENTITY,
+      recorded_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+      revision TEXT,
+      actor TEXT NOT NULL,
+      method TEXT NOT NULL,
+      xid TEXT,
+      catalogues JSONB,
+      objects JSONB NOT NULL,
+      CONSTRAINT pk_pipestate_schema_record PRIMARY KEY (id)
+    );
+  END IF;
+  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
+    FROM (VALUES ('id', $def$id BIGINT GENERATED BY DEFAULT AS IDENTITY$def$),
+           ('recorded_at', $def$recorded_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
+           ('revision', $def$revision TEXT$def$),
+           ('actor', $def$actor TEXT$def$),
+           ('method', $def$method TEXT$def$),
+           ('xid', $def$xid TEXT$def$),
+           ('catalogues', $def$catalogues JSONB$def$),
+           ('objects', $def$objects JSONB$def$)) AS wanted (name, definition)
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.schema_record'::regclass
+                     AND a.attname = wanted.name AND NOT a.attisdropped);
+  IF todo IS NOT NULL THEN
+    EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
+  END IF;
+  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
+        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
+        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
+      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
+      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
@@ -369,20 +839,26 @@ BEGIN
     ORDER BY o.observed_at DESC, o.id DESC LIMIT 1
   ) AS latest;
   CREATE OR REPLACE VIEW pipestate.soak_since AS
-  WITH record AS (
+  WITH written AS (
+    SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.gate, r.phase_sha256 <> first_value(r.phase_sha256) OVER (
+             PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC) AS is_other_text
+    FROM pipestate.run r
+    WHERE r.event = 'verify' AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
+  ), record AS (
     SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at,
            r.gate IS NOT DISTINCT FROM 'open' AS is_open,
-           isfinite(r.recorded_at) AND r.recorded_at <= statement_timestamp() + interval '5 minutes' AS is_past,
-           count(*) FILTER (WHERE r.gate IS DISTINCT FROM 'open') OVER (
-             PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC) AS closed
-    FROM pipestate.run r WHERE r.event = 'verify'
+           isfinite(r.recorded_at) AND r.recorded_at <= statement_timestamp() + interval '5 minutes'
+             AND count(*) FILTER (WHERE r.is_other_text) OVER back = 0 AS counts,
+           count(*) FILTER (WHERE r.gate IS DISTINCT FROM 'open') OVER back AS closed
+    FROM written r
+    WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
   ), counted AS (
     SELECT r.runbook, r.phase, r.recorded_at,
-           r.is_open AND r.is_past AND r.closed = 0 AS holds,
+           r.is_open AND r.counts AND r.closed = 0 AS holds,
            row_number() OVER back AS place,
-           count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER back AS records,
-           count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER whole AS of_all,
-           coalesce(min(r.recorded_at) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER (
+           count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
+           count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
+           coalesce(min(r.recorded_at) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER (
              back ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), statement_timestamp()) AS next_at,
            max(r.recorded_at) OVER whole AS last_record_at,
            max(r.recorded_at) FILTER (WHERE NOT r.is_open) OVER whole AS last_closed_at,
@@ -440,8 +916,10 @@ BEGIN
          a.signed_at,
          CASE WHEN isfinite(a.signed_at) AND a.signed_at <= statement_timestamp() + interval '5 minutes'
               THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - a.signed_at)))::bigint
-         END AS age_seconds
-  FROM pipestate.attestation a;
+         END AS age_seconds,
+         a.text_sha256
+  FROM pipestate.attestation a
+  WHERE a.database IS NULL OR a.database = (SELECT pipestate.this_database());
   CREATE OR REPLACE VIEW pipestate.backfill AS
   SELECT p.runbook,
          p.name AS id,
@@ -457,7 +935,10 @@ BEGIN
          p.started_at,
          p.updated_at,
          p.finished_at,
-         p.actor
+         p.actor,
+         p.paused_at,
+         p.paused_by,
+         p.batch_rows
   FROM pipestate.backfill_progress p
   WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
                 WHERE latest.runbook = p.runbook AND latest.name = p.name);
@@ -479,6 +960,7 @@ BEGIN
          r.scale
   FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
   WHERE r.kind = 'rehearse' AND isfinite(r.rehearsed_at)
+    AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
     AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
   ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;
   CREATE OR REPLACE VIEW pipestate.compat AS
@@ -497,12 +979,149 @@ BEGIN
          r.clone
   FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
   WHERE r.kind = 'compat' AND isfinite(r.rehearsed_at)
+    AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
     AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
   ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;
+  CREATE OR REPLACE VIEW pipestate.drift AS
+  WITH last AS (
+    SELECT r.recorded_at, r.revision, r.method, r.objects FROM pipestate.schema_record r ORDER BY r.id DESC LIMIT 1
+  ), recorded AS (
+    SELECT each.value ->> 0 AS schema, each.value ->> 1 AS kind, each.value ->> 2 AS name, each.value ->> 3 AS digest
+    FROM last CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(last.objects) AS each
+  ), now AS (
+    SELECT d.schema, d.kind, d.name, left(encode(sha256(convert_to(d.definition, 'UTF8')), 'hex'), 16) AS digest
+    FROM pipestate.schema_definitions() AS d WHERE NOT d.left_out
+  ), difference AS (
+    SELECT kind, schema, name,
+           CASE WHEN r.digest IS NULL THEN 'added' WHEN n.digest IS NULL THEN 'removed' ELSE 'changed' END AS change
+    FROM recorded r FULL JOIN now n USING (schema, kind, name)
+    WHERE r.digest IS DISTINCT FROM n.digest
+  )
+  SELECT d.kind, d.schema, d.name, d.change, last.revision, last.recorded_at
+  FROM last CROSS JOIN difference d
+  WHERE last.method = pipestate.schema_method()
+  UNION ALL
+  SELECT 'server', '', last.method || ' → ' || pipestate.schema_method(), 'changed', last.revision, last.recorded_at
+  FROM last
+  WHERE last.method <> pipestate.schema_method();
+  CREATE OR REPLACE VIEW pipestate.disuse AS
+  WITH contract AS (
+    SELECT DISTINCT ON (f.revision) f.revision, r.watch
+    FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
+    WHERE r.kind = 'compat' AND isfinite(r.rehearsed_at)
+      AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
+      AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
+    ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC
+  ), seen AS (
+    SELECT c.revision, o.id, o.observed_at, o.server, o.started_at, o.stats_reset, o.evictions, o.standbys, o.fault, o.calls,
+           (SELECT coalesce(jsonb_object_agg(e.key, e.value - 'query'), '{}') FROM jsonb_each(o.calls) AS e
+            WHERE (c.watch -> 'harmless' @> jsonb_build_array(e.value -> 'id')) IS NOT TRUE) AS used
+    FROM contract c JOIN pipestate.statement_calls o ON o.contract = c.watch ->> 'digest'
+    WHERE isfinite(o.observed_at) AND o.database = (SELECT pipestate.this_database())
+  ), compared AS (
+    SELECT s.*, lag(s.id) OVER past AS id_before, lag(s.observed_at) OVER past AS observed_before,
+           lag(s.server) OVER past AS server_before, lag(s.stats_reset) OVER past AS reset_before,
+           lag(s.evictions) OVER past AS evictions_before, lag(s.fault) OVER past AS fault_before,
+           lag(s.used) OVER past AS used_before, lag(s.calls) OVER past AS calls_before,
+           lag(s.started_at) OVER past AS started_before
+    FROM seen s WINDOW past AS (PARTITION BY s.revision ORDER BY s.id)
+  ), judged AS (
+    SELECT c.*,
+           CASE WHEN c.fault IS NOT NULL THEN c.fault
+                WHEN c.id_before IS NULL THEN 'the first observation of this contract'
+                WHEN c.fault_before IS NOT NULL THEN 'before it: ' || c.fault_before
+                WHEN c.server IS DISTINCT FROM c.server_before
+                  THEN concat('another server or version: ', c.server, ', before ', c.server_before)
+                WHEN c.stats_reset IS DISTINCT FROM c.reset_before THEN 'the statistics were reset, or lost in a crash'
+                WHEN c.evictions IS DISTINCT FROM c.evictions_before
+                  THEN 'the server evicted statements: raise pg_stat_statements.max'
+                WHEN c.started_at IS DISTINCT FROM c.started_before AND NOT EXISTS (
+                       SELECT FROM jsonb_each(c.calls) AS e WHERE c.calls_before -> e.key = e.value)
+                  THEN 'the server restarted, and no statement shows that it kept its statistics'
+                WHEN c.observed_at NOT BETWEEN c.observed_before AND c.observed_before + interval '48 hours'
+                  THEN 'no observation for more than 48 hours'
+                WHEN c.used <> c.used_before THEN coalesce(
+                  (SELECT 'it ran: ' || (e.value ->> 'query') FROM jsonb_each(c.calls) AS e
+                   WHERE c.used -> e.key IS DISTINCT FROM c.used_before -> e.key ORDER BY e.key LIMIT 1),
+                  'the statistics of a statement were removed')
+           END AS begins
+    FROM compared c
+  ), streak AS (
+    SELECT j.*,
+           max(j.id) FILTER (WHERE j.begins IS NOT NULL) OVER (PARTITION BY j.revision) AS first_id,
+           max(j.id) OVER (PARTITION BY j.revision) AS last_id
+    FROM judged j
+  ), summed AS (
+    SELECT s.revision, count(*) AS observations, max(s.standbys) AS standbys, min(s.observed_at) AS since,
+           max(s.observed_at) AS last_at, max(s.begins) AS begins,
+           max(s.fault) FILTER (WHERE s.id = s.last_id) AS fault
+    FROM streak s WHERE s.id >= s.first_id GROUP BY s.revision
+  ), doubted AS (
+    SELECT c.revision, c.watch, s.observations, s.standbys, s.since, s.last_at, s.begins,
+           CASE WHEN c.watch IS NULL THEN 'compat found no table to watch, or a revision failed on the clone'
+                WHEN s.last_at IS NULL THEN 'no observation of this contract yet: pipestate observe'
+                WHEN s.fault IS NOT NULL THEN s.fault
+                WHEN s.last_at < statement_timestamp() - interval '48 hours' THEN 'no observation for more than 48 hours'
+                WHEN s.last_at > statement_timestamp() + interval '5 minutes' THEN 'an observation lies in the future'
+           END AS doubt
+    FROM contract c LEFT JOIN summed s ON s.revision = c.revision
+  )
+  SELECT d.revision,
+         CASE WHEN d.doubt IS NULL
+              THEN round((floor(extract(epoch FROM d.last_at - d.since))::bigint * 100 / 86400) / 100.0, 2)
+         END AS days_unused,
+         CASE WHEN d.doubt IS NULL THEN d.since END AS unused_since,
+         coalesce(d.doubt, d.begins) AS why,
+         coalesce(d.observations, 0) AS observations,
+         d.last_at AS last_observed_at,
+         d.standbys,
+         coalesce(jsonb_array_length(d.watch -> 'broken'), 0) AS statements
+  FROM doubted d;
+  CREATE OR REPLACE VIEW pipestate.running_release AS
+  SELECT a.pid,
+         a.usename::text AS role,
+         a.application_name,
+         (regexp_match(a.application_name, '^([^/]+)/'))[1] AS application,
+         string_to_array((regexp_match(a.application_name, '^[^/]+/v?([0-9]{1,18}([.][0-9]{1,18})*)'))[1], '.')::bigint[] AS release,
+         a.backend_start AS connected_at
+  FROM pg_catalog.pg_stat_activity a
+  WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid();
   PERFORM pg_catalog.set_config('search_path', path_before, true);
 END $pipestate$;
+
+CALL pg_temp.pipestate_end_revision('0002', 'upgrade', 'refuse', NULL, '', false);
+
+CALL pg_temp.pipestate_record('upgrade', '0002', 'The ledger: what was verified, signed off and observed.', '569842d686bf5c1c1678d5d3124edb0fae49b4f433768d5734d040ed05d7f2d1', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0001';
 
 COMMIT;
+
+DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_schema('0002', 'a person');
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;
 

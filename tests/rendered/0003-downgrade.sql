@@ -24,1611 +24,286 @@ BEGIN;
 
 -- Running downgrade 0003 -> 0002
 
--- a condition that must not hold
+-- The ledger belongs to a trusted role, and has the functions that this script was written for
+DO $pipestate$
+DECLARE
+  stranger record;
+BEGIN
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = 'pipestate' AND c.relname = 'run') THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()');
+  END IF;
+  IF (SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
+      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
+                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid) IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
+  END IF;
+  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
+        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
+        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
+      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
+      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
+  END IF;
+END $pipestate$;
+
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
+
+CALL pipestate.begin_revision('0003');
+
+-- The database is at revision 0003, and no other migration is running
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0003' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
-END $pipestate$;
-
--- a condition that must not hold
-DO $pipestate$
-BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
--- lock pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
+CALL pipestate.drop_table('pipeline_reconciliation', 'pipeline_reconciliation', '0003');
 
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_reconciliation') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_reconciliation)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
+CALL pipestate.drop_table('pipeline_claim', 'pipeline_claim', '0003');
 
--- what could not come back as it was: pipeline_reconciliation
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipeline_reconciliation';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
-
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock pipeline_reconciliation where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('pipeline_reconciliation') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_reconciliation') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_reconciliation') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipeline_reconciliation into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipeline_reconciliation';
-  the_aside CONSTANT text := 'pipestate_archive.pipeline_reconciliation';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'pipeline_reconciliation';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_reconciliation$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_reconciliation';
-
--- lock pipeline_claim where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_claim') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_claim)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
-
--- what could not come back as it was: pipeline_claim
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipeline_claim';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
-
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock pipeline_claim where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('pipeline_claim') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_claim') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_claim') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipeline_claim into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipeline_claim';
-  the_aside CONSTANT text := 'pipestate_archive.pipeline_claim';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'pipeline_claim';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_claim$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_claim';
-
--- lock pipeline_job where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('pipeline_job') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM pipeline_job)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
-
--- what could not come back as it was: pipeline_job
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipeline_job';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
-
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock pipeline_job where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('pipeline_job') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('pipeline_job') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('pipeline_job') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- pipeline_job into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'pipeline_job';
-  the_aside CONSTANT text := 'pipestate_archive.pipeline_job';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'pipeline_job';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS pipeline_job$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'pipeline_job';
+CALL pipestate.drop_table('pipeline_job', 'pipeline_job', '0003');
 
 SELECT set_config('pipestate.part', '0003/1', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_contradictions' WHERE to_regclass('idx_sites_contradictions') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_contradictions')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_contradictions' WHERE to_regclass('idx_sites_contradictions') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_contradictions')
   AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_contradictions';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
+
+CALL pipestate.require_part('0003/1');
 
 SELECT set_config('pipestate.part', '0003/2', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_legacy_times')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_legacy_times')
   AND current_setting('pipestate.part', true) = '0003/2' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_legacy_times';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
+
+CALL pipestate.require_part('0003/2');
 
 SELECT set_config('pipestate.part', '0003/3', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_ocr' WHERE to_regclass('idx_site_progress_ocr') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_ocr')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_ocr' WHERE to_regclass('idx_site_progress_ocr') IS NOT NULL AND pipestate.is_ours('index', 'idx_site_progress_ocr')
   AND current_setting('pipestate.part', true) = '0003/3' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_ocr';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
+
+CALL pipestate.require_part('0003/3');
 
 SELECT set_config('pipestate.part', '0003/4', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_touched' WHERE to_regclass('idx_site_progress_touched') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_touched')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_touched' WHERE to_regclass('idx_site_progress_touched') IS NOT NULL AND pipestate.is_ours('index', 'idx_site_progress_touched')
   AND current_setting('pipestate.part', true) = '0003/4' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_touched';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
+
+CALL pipestate.require_part('0003/4');
 
 SELECT set_config('pipestate.part', '0003/5', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_current_stage')
   AND current_setting('pipestate.part', true) = '0003/5' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/5' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
+
+CALL pipestate.require_part('0003/5');
 
 SELECT set_config('pipestate.part', '0003/6', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_updated_at')
   AND current_setting('pipestate.part', true) = '0003/6' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/6' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
+
+CALL pipestate.require_part('0003/6');
 
 SELECT set_config('pipestate.part', '0003/7', false);
 
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_coordinator_enqueued')
   AND current_setting('pipestate.part', true) = '0003/7' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0003/7' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0003');
 
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
+CALL pipestate.require_part('0003/7');
 
-DO $pipestate$
-BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage') THEN
-  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_current_stage$ddl$;
-END IF;
-END $pipestate$;
+CALL pipestate.drop_constraint('sites', 'ck_sites_current_stage');
 
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_current_stage';
+CALL pipestate.drop_constraint('sites', 'ck_sites_fetch_counters');
 
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
+CALL pipestate.drop_constraint('sites', 'ck_sites_ocr_counters');
 
-DO $pipestate$
-BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters') THEN
-  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_fetch_counters$ddl$;
-END IF;
-END $pipestate$;
+CALL pipestate.drop_constraint('sites', 'ck_sites_compilation_counters');
 
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_fetch_counters';
+CALL pipestate.drop_constraint('sites', 'ck_sites_extraction_counters');
 
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
+CALL pipestate.drop_constraint('sites', 'ck_sites_deploy_counters');
 
-DO $pipestate$
-BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters') THEN
-  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_ocr_counters$ddl$;
-END IF;
-END $pipestate$;
+CALL pipestate.drop_columns('sites',
+  ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total',
+    'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed',
+    'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed',
+    'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']);
 
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_ocr_counters';
+CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters') THEN
-  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_compilation_counters$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_compilation_counters';
-
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters') THEN
-  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_extraction_counters$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_extraction_counters';
-
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('sites') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF to_regclass('sites') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters') THEN
-  EXECUTE $ddl$ALTER TABLE sites DROP CONSTRAINT IF EXISTS ck_sites_deploy_counters$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'sites.ck_sites_deploy_counters';
-
--- lock sites where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('sites')) AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('sites')) AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-DECLARE
-  todo text;
-BEGIN
-  todo := (SELECT string_agg(format('DROP COLUMN IF EXISTS %I', c), ', ') FROM unnest(ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total', 'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed', 'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed', 'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']) c WHERE EXISTS (SELECT FROM pipestate.object WHERE kind = 'column' AND name = 'sites.' || c));
-  IF todo IS NOT NULL THEN EXECUTE 'ALTER TABLE sites ' || todo; END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.current_stage';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.started_at';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.updated_at';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_total';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_completed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.fetch_failed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_total';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_completed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.ocr_failed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_total';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_completed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.compilation_failed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_total';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_completed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.extraction_failed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_total';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_completed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.deploy_failed';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.coordinator_enqueued';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_stage';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_message';
-
-DELETE FROM pipestate.object WHERE kind = 'column' AND name = 'sites.last_error_at';
+CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '738bd99ca65b322880a5101a7b7bb736f732927c3b85c2049a891ae5cdd56022', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 
 COMMIT;
+
+DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_schema('0002', 'a person');
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;
 

@@ -24,649 +24,248 @@ BEGIN;
 
 -- Running downgrade 0004 -> 0003
 
--- a condition that must not hold
+-- The ledger belongs to a trusted role, and has the functions that this script was written for
+DO $pipestate$
+DECLARE
+  stranger record;
+BEGIN
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1;
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = 'pipestate' AND c.relname = 'run') THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()');
+  END IF;
+  IF (SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
+      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
+                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid) IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
+  END IF;
+  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
+        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
+        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
+      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
+      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
+  END IF;
+END $pipestate$;
+
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
+
+CALL pipestate.begin_revision('0004');
+
+-- The database is at revision 0004, and no other migration is running
 DO $pipestate$
 BEGIN
 IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0004' THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0004, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
 END IF;
-END $pipestate$;
-
--- a condition that must not hold
-DO $pipestate$
-BEGIN
 IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
   RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
 END IF;
 END $pipestate$;
 
--- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state')) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
+CALL pipestate.drop_table('content_item_pipeline_state', 'content_item_pipeline_state', '0004');
 
-DO $pipestate$
-DECLARE
-  filled boolean;
-BEGIN
-  PERFORM set_config('pipestate.filled', 'false', true);
-  IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state') THEN
-    EXECUTE 'SELECT EXISTS (SELECT FROM content_item_pipeline_state)' INTO filled;
-    PERFORM set_config('pipestate.filled', filled::text, true);
-  END IF;
-END $pipestate$;
+CALL pipestate.drop_constraint('content_item_pipeline_state', 'ck_cips_status');
 
--- what could not come back as it was: content_item_pipeline_state
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'content_item_pipeline_state';
-  the_columns CONSTANT text[] := NULL;
-  the_revision CONSTANT text := '';
-  must_exist CONSTANT boolean := false;
-  the_others CONSTANT text[] := ARRAY[]::text[];
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  numbers smallint[];
-  found text;
-BEGIN
-IF NOT applies THEN RETURN; END IF;
-  IF relation IS NULL THEN
-    IF must_exist THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, the_table);
-    END IF;
-    RETURN;
-  END IF;
-  IF (SELECT relkind <> 'r' OR relispartition FROM pg_class WHERE oid = relation) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is not a plain table (a view, partitioned, a partition or foreign), and cannot be archived: '
-      'take it away with Alembic''s own operations behind a gate', the_table);
-  END IF;
-  SELECT string_agg(other::text, ', ') INTO found FROM (
-    SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = relation
-    UNION ALL SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = relation) AS family (other);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s is in a family of tables (INHERITS) with %s, whose rows and writes pass by an archive: '
-      'end that first (ALTER TABLE ... NO INHERIT), then run the same again', the_table, found);
-  END IF;
+CALL pipestate.drop_constraint('content_item_pipeline_state', 'ck_cips_pipeline');
 
-  IF the_columns IS NULL THEN
-    SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-      SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-        JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND ev_class <> relation
-      UNION
-      SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-       WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND deptype = 'n'
-         AND (classid = 'pg_proc'::regclass OR classid = 'pg_policy'::regclass
-              AND objid NOT IN (SELECT oid FROM pg_policy WHERE polrelid = relation))
-      UNION
-      SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-       WHERE contype = 'f' AND confrelid = relation AND conrelid <> confrelid
-         AND conrelid <> ALL (SELECT to_regclass(other) FROM unnest(the_others) AS other
-                              WHERE to_regclass(other) IS NOT NULL)) AS dependents (what);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        '%s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-        the_table, found);
-    END IF;
-    RETURN;
-  END IF;
-
-  IF must_exist THEN
-    SELECT string_agg(format('%s.%s', the_table, wanted), ', ') INTO found FROM unnest(the_columns) AS wanted
-     WHERE NOT EXISTS (SELECT FROM pg_attribute
-                       WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped);
-    IF found IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-        'revision %s takes %s away, which does not exist: fix its name, or write may_be_gone=True where that is right',
-        the_revision, found);
-    END IF;
-  END IF;
-  numbers := ARRAY(SELECT attnum FROM pg_attribute
-                   WHERE attrelid = relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attgenerated <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s computes %s from other columns, which cannot be archived as values: drop that column, '
-      'or its expression (ALTER COLUMN ... DROP EXPRESSION), then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(attname, ', ') INTO found FROM pg_attribute
-   WHERE attrelid = relation AND attnum = ANY (numbers) AND attidentity <> '';
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s counts %s by itself (GENERATED AS IDENTITY), and its counter would go with it: '
-      'ALTER COLUMN ... DROP IDENTITY first, then run the same again', the_table, found);
-  END IF;
-  SELECT string_agg(DISTINCT what, ', ') INTO found FROM (
-    SELECT 'view ' || ev_class::regclass::text FROM pg_depend
-      JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND ev_class <> relation
-    UNION
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'n' AND classid NOT IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass)
-       AND NOT (classid = 'pg_trigger'::regclass
-                AND objid IN (SELECT oid FROM pg_trigger WHERE tgname LIKE 'pipestate\_keep\_%'))
-    UNION  -- before PostgreSQL 15 a column that is computed from this one would go with it, without a word
-    SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
-     WHERE refclassid = 'pg_class'::regclass AND refobjid = relation AND refobjsubid = ANY (numbers)
-       AND deptype = 'a' AND classid = 'pg_class'::regclass AND objid = relation AND objsubid <> 0
-    UNION
-    SELECT format('foreign key %s of %s', conname, conrelid::regclass) FROM pg_constraint
-     WHERE contype = 'f' AND confrelid = relation AND confkey && numbers
-    UNION  -- whole rows that are stored elsewhere (an audit table): in them the column would go, and no copy has it
-    SELECT format('column %I of %s, which holds rows of it', attname, attrelid::regclass) FROM (
-      WITH RECURSIVE row_types (type) AS (
-        SELECT reltype FROM pg_class WHERE oid = relation
-        UNION  -- arrays, domains and ranges of it, and types and tables with a column of it
-        SELECT CASE WHEN c.oid IS NULL THEN d.objid ELSE c.reltype END
-          FROM row_types JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-          LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-         WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0)
-      SELECT a.attname, a.attrelid FROM row_types
-        JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_types.type
-             AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
-        JOIN pg_class c ON c.oid = d.objid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid) AS holding) AS dependents (what);
-  IF found IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s of %s cannot go while others depend on it: %s. Drop or change them, then run the same again',
-      array_to_string(the_columns, ', '), the_table, found);
-  END IF;
-END $pipestate$;
-
--- the archive, where it is missing
-DO $pipestate$
-BEGIN
-  IF NOT (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  IF to_regnamespace('pipestate_archive') IS NULL THEN
-    EXECUTE $ddl$CREATE SCHEMA pipestate_archive$ddl$;
-  END IF;
-  IF to_regclass('pipestate_archive.manifest') IS NULL THEN
-    EXECUTE $ddl$CREATE TABLE IF NOT EXISTS pipestate_archive.manifest (
-    kind text NOT NULL,
-    name text NOT NULL,
-    revision text DEFAULT '' NOT NULL,
-    origin text NOT NULL,
-    aside text,
-    archived_at timestamp with time zone DEFAULT CURRENT_TIMESTAMP NOT NULL,
-    definition jsonb NOT NULL,
-    CONSTRAINT pk_manifest PRIMARY KEY (kind, name, revision)
-)$ddl$;
-  END IF;
-END $pipestate$;
-
--- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (to_regclass('content_item_pipeline_state') IS NOT NULL AND (current_setting('pipestate.filled')::boolean)) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
--- content_item_pipeline_state into the archive
-DO $pipestate$
-DECLARE
-  the_table CONSTANT text := 'content_item_pipeline_state';
-  the_aside CONSTANT text := 'pipestate_archive.content_item_pipeline_state';
-  the_archive CONSTANT text := 'pipestate_archive';
-  the_name CONSTANT text := 'content_item_pipeline_state';
-  is_ours CONSTANT boolean := EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state');
-  the_baseline CONSTANT text := NULL;
-  applies CONSTANT boolean := current_setting('pipestate.filled')::boolean;
-  relation regclass := to_regclass(the_table);
-  path text := current_setting('search_path');
-  foreign_keys jsonb;
-  parents jsonb;
-  todo text;
-  held boolean;
-BEGIN
-IF relation IS NULL OR NOT applies THEN RETURN; END IF;
-  IF to_regclass(the_aside) IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s exists already, archived from %s: bring that back, or end it with pipestate purge, then run '
-      'the same again', the_aside, coalesce((SELECT 'the schema ' || origin FROM pipestate_archive.manifest
-                                              WHERE aside = the_aside), 'another table'));
-  END IF;
-  SELECT string_agg(i.relname, ', ') INTO todo
-    FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_class taken ON taken.relname = i.relname
-   WHERE indrelid = relation AND taken.relnamespace = to_regnamespace(the_archive);
-  IF todo IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the archive %s already has %s, from an earlier archive, and %s has an index of that name: '
-      'rename the index, then run the same again', the_archive, todo, the_table);
-  END IF;
-  PERFORM set_config('search_path', '', true);  -- names in full, whatever the path is on the way back
-  SELECT jsonb_agg(jsonb_build_object('name', conname, 'definition', pg_get_constraintdef(oid),
-           'validated', convalidated, 'comment', obj_description(oid, 'pg_constraint'))),
-         jsonb_agg(DISTINCT confrelid::regclass::text),
-         string_agg(format('DROP CONSTRAINT %I', conname), ', ')
-    INTO foreign_keys, parents, todo
-    FROM pg_constraint WHERE conrelid = relation AND contype = 'f';
-  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation) INTO held;
-  INSERT INTO pipestate_archive.manifest (kind, name, origin, aside, definition)
-  SELECT 'table', the_name, relnamespace::regnamespace::text, the_aside, jsonb_build_object(
-           'held', held, 'ours', is_ours, 'relation', relname, 'baseline', the_baseline,
-           'foreign_keys', coalesce(foreign_keys, '[]'), 'parents', coalesce(parents, '[]'))
-    FROM pg_class WHERE oid = relation
-  ON CONFLICT (kind, name, revision) DO UPDATE
-    SET origin = excluded.origin, aside = excluded.aside, archived_at = excluded.archived_at,
-        definition = excluded.definition;
-  IF todo IS NOT NULL THEN
-    EXECUTE format('ALTER TABLE %s %s', relation, todo);
-  END IF;
-  EXECUTE format('ALTER TABLE %s SET SCHEMA %s', relation, the_archive);
-  PERFORM set_config('search_path', path, true);
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF EXISTS (SELECT FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state') THEN
-  EXECUTE $ddl$DROP TABLE IF EXISTS content_item_pipeline_state$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'table' AND name = 'content_item_pipeline_state';
-
--- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_status') THEN
-  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT IF EXISTS ck_cips_status$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_status';
-
--- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_pipeline') THEN
-  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT IF EXISTS ck_cips_pipeline$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.ck_cips_pipeline';
-
--- lock content_item_pipeline_state where needed: 200 ms at a time, for up to 60 s
-DO $pipestate$
-DECLARE
-  targets text;
-  holders text;
-  pause double precision := 0.05;
-  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
-  give_up_at timestamptz := clock_timestamp() + interval '60 seconds';
-BEGIN
-  IF NOT (true) THEN RETURN; END IF;
-  SELECT string_agg(to_regclass(t)::text, ', ') INTO targets
-  FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t) WHERE to_regclass(t) IS NOT NULL;
-  IF targets IS NULL THEN RETURN; END IF;
-  PERFORM set_config('lock_timeout', '200ms', true);
-  BEGIN
-    PERFORM set_config('deadlock_timeout', '50ms', true);
-  EXCEPTION WHEN insufficient_privilege THEN NULL;
-  END;
-  LOOP
-    BEGIN
-      EXECUTE 'LOCK TABLE ' || targets || ' IN ACCESS EXCLUSIVE MODE';
-      RETURN;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_stat_clear_snapshot();
-      SELECT string_agg(DISTINCT CASE
-               WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
-                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
-               WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
-                 coalesce(a.usename, 'another role'), current_user)
-               ELSE format('pid %s (%s) holds it: %s', a.pid,
-                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
-        INTO holders
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
-          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-         AND l.relation IN (SELECT to_regclass(t) FROM (VALUES ('content_item_pipeline_state') UNION SELECT confrelid::regclass::text FROM pg_constraint WHERE conrelid = to_regclass('content_item_pipeline_state') AND contype = 'f') AS wanted (t));
-    END;
-    IF clock_timestamp() >= give_up_at THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again', targets, '60', coalesce(holders, 'the holder is gone'));
-    END IF;
-    IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', targets, coalesce(holders, 'the holder is gone');
-      tell_at := 'infinity';
-    END IF;
-    PERFORM pg_sleep(pause * (0.5 + random()));
-    pause := least(pause * 2, 2);
-  END LOOP;
-END $pipestate$;
-
-DO $pipestate$
-BEGIN
-IF to_regclass('content_item_pipeline_state') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.fk_cips_content_item') THEN
-  EXECUTE $ddl$ALTER TABLE content_item_pipeline_state DROP CONSTRAINT IF EXISTS fk_cips_content_item$ddl$;
-END IF;
-END $pipestate$;
-
-DELETE FROM pipestate.object WHERE kind = 'constraint' AND name = 'content_item_pipeline_state.fk_cips_content_item';
+CALL pipestate.drop_constraint('content_item_pipeline_state', 'fk_cips_content_item');
 
 SELECT set_config('pipestate.part', '0004/1', false);
 
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_cips_content_item_pipeline' WHERE to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_cips_content_item_pipeline' WHERE to_regclass('uix_cips_content_item_pipeline') IS NOT NULL AND pipestate.is_ours('index', 'uix_cips_content_item_pipeline')
   AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/1' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0004');
+
+CALL pipestate.require_part('0004/1');
 
 SELECT set_config('pipestate.part', '0004/2', false);
 
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_pipeline_status_last_attempt')
   AND current_setting('pipestate.part', true) = '0004/2' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/2' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0004');
+
+CALL pipestate.require_part('0004/2');
 
 SELECT set_config('pipestate.part', '0004/3', false);
 
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_pipeline_status_created')
   AND current_setting('pipestate.part', true) = '0004/3' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/3' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0004');
+
+CALL pipestate.require_part('0004/3');
 
 SELECT set_config('pipestate.part', '0004/4', false);
 
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_content_item_pipeline_status')
   AND current_setting('pipestate.part', true) = '0004/4' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/4' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0004');
+
+CALL pipestate.require_part('0004/4');
 
 SELECT set_config('pipestate.part', '0004/5', false);
 
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_error_code')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_error_code')
   AND current_setting('pipestate.part', true) = '0004/5' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_error_code';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/5' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0004');
+
+CALL pipestate.require_part('0004/5');
 
 SELECT set_config('pipestate.part', '0004/6', false);
 
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND EXISTS (SELECT FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_updated_at')
+SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_updated_at')
   AND current_setting('pipestate.part', true) = '0004/6' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_updated_at';
 
 BEGIN;
 
-DO $pipestate$
-BEGIN
-IF current_setting('pipestate.part', true) IS DISTINCT FROM '0004/6' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('an earlier step of this revision failed, so this one does nothing: see above');
-END IF;
+DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
+  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
+    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
+  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
 
-END $pipestate$;
+CALL pipestate.begin_revision('0004');
+
+CALL pipestate.require_part('0004/6');
+
+CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
+
+CALL pipestate.record_revision('downgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '7ae5661bb528242ccc08976680bf49f2608388c7336b9483a7549a6c6ea76f62', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0003' WHERE pipestate_alembic_version.version_num = '0004';
 
 COMMIT;
+
+DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
+    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_catalog.pg_database d
+                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
+      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+    CALL pipestate.record_schema('0003', 'a person');
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;
 

@@ -22,6 +22,13 @@ CREATE TABLE IF NOT EXISTS pipestate_run (
   skipped INTEGER DEFAULT 0 NOT NULL,
   duration_ms FLOAT,
   reason TEXT,
+  role TEXT,
+  title TEXT,
+  file_sha256 TEXT,
+  version_table TEXT,
+  dropped JSON,
+  phase_sha256 TEXT,
+  "database" TEXT,
   CONSTRAINT pk_pipestate_run PRIMARY KEY (id)
 );
 CREATE INDEX IF NOT EXISTS idx_pipestate_run_phase ON pipestate_run (runbook, phase, recorded_at);
@@ -48,6 +55,8 @@ CREATE TABLE IF NOT EXISTS pipestate_attestation (
   person TEXT NOT NULL,
   note TEXT,
   revision TEXT,
+  text_sha256 TEXT,
+  "database" TEXT,
   CONSTRAINT pk_pipestate_attestation PRIMARY KEY (id),
   CONSTRAINT ck_pipestate_attestation_person CHECK (trim(person) <> '')
 );
@@ -82,6 +91,9 @@ CREATE TABLE IF NOT EXISTS pipestate_backfill_progress (
   started_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
   updated_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
   finished_at DATETIME,
+  paused_at DATETIME,
+  paused_by TEXT,
+  batch_rows INTEGER,
   CONSTRAINT pk_pipestate_backfill_progress PRIMARY KEY (id)
 );
 CREATE INDEX IF NOT EXISTS idx_pipestate_backfill_progress_name ON pipestate_backfill_progress (runbook, name, id);
@@ -106,7 +118,36 @@ CREATE TABLE IF NOT EXISTS pipestate_rehearsal (
   broken INTEGER,
   changed INTEGER,
   unprepared INTEGER,
+  "database" TEXT,
+  watch JSON,
   CONSTRAINT pk_pipestate_rehearsal PRIMARY KEY (id)
+);
+CREATE TABLE IF NOT EXISTS pipestate_statement_calls (
+  id INTEGER NOT NULL,
+  observed_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  actor TEXT NOT NULL,
+  contract TEXT NOT NULL,
+  server TEXT NOT NULL,
+  "database" TEXT,
+  fault TEXT,
+  started_at DATETIME,
+  stats_reset DATETIME,
+  evictions BIGINT,
+  standbys INTEGER DEFAULT 0 NOT NULL,
+  calls JSON NOT NULL,
+  CONSTRAINT pk_pipestate_statement_calls PRIMARY KEY (id)
+);
+CREATE INDEX IF NOT EXISTS idx_pipestate_statement_calls_contract ON pipestate_statement_calls (contract, id);
+CREATE TABLE IF NOT EXISTS pipestate_schema_record (
+  id INTEGER NOT NULL,
+  recorded_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL,
+  revision TEXT,
+  actor TEXT NOT NULL,
+  method TEXT NOT NULL,
+  xid TEXT,
+  catalogues JSON,
+  objects JSON NOT NULL,
+  CONSTRAINT pk_pipestate_schema_record PRIMARY KEY (id)
 );
 DROP VIEW IF EXISTS pipestate_observed;
 CREATE VIEW pipestate_observed AS
@@ -147,21 +188,26 @@ CROSS JOIN pipestate_observation o ON o.id = (
 );
 DROP VIEW IF EXISTS pipestate_soak_since;
 CREATE VIEW pipestate_soak_since AS
-WITH record AS (
-  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at,
-         julianday(r.recorded_at) AS day, unixepoch(r.recorded_at) AS second,
-         r.gate IS 'open' AS is_open,
-         coalesce(unixepoch(r.recorded_at) <= unixepoch('now') + 300, 0) AS is_past,
-         count(*) FILTER (WHERE r.gate IS NOT 'open') OVER (
-           PARTITION BY r.runbook, r.phase ORDER BY julianday(r.recorded_at) DESC, r.id DESC) AS closed
+WITH written AS (
+  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.gate, julianday(r.recorded_at) AS day,
+         r.phase_sha256 <> first_value(r.phase_sha256) OVER (
+           PARTITION BY r.runbook, r.phase ORDER BY julianday(r.recorded_at) DESC, r.id DESC) AS is_other_text
   FROM pipestate_run r WHERE r.event = 'verify'
+), record AS (
+  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.day, unixepoch(r.recorded_at) AS second,
+         r.gate IS 'open' AS is_open,
+         coalesce(unixepoch(r.recorded_at) <= unixepoch('now') + 300, 0)
+           AND count(*) FILTER (WHERE r.is_other_text) OVER back = 0 AS counts,
+         count(*) FILTER (WHERE r.gate IS NOT 'open') OVER back AS closed
+  FROM written r
+  WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC)
 ), counted AS (
   SELECT r.runbook, r.phase, r.recorded_at, r.second,
-         r.is_open AND r.is_past AND r.closed = 0 AS holds,
+         r.is_open AND r.counts AND r.closed = 0 AS holds,
          row_number() OVER back AS place,
-         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER back AS records,
-         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER whole AS of_all,
-         coalesce(min(r.second) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER (
+         count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
+         count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
+         coalesce(min(r.second) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER (
            back ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), unixepoch('now')) AS next_second,
          max(r.recorded_at) OVER whole AS last_record_at,
          max(r.second) OVER whole AS last_second,
@@ -216,7 +262,8 @@ SELECT a.runbook,
        a.revision,
        a.signed_at,
        CASE WHEN unixepoch(a.signed_at) <= unixepoch('now') + 300
-            THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds
+            THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds,
+       a.text_sha256
 FROM pipestate_attestation a;
 DROP VIEW IF EXISTS pipestate_backfill;
 CREATE VIEW pipestate_backfill AS
@@ -234,7 +281,10 @@ SELECT p.runbook,
        p.started_at,
        p.updated_at,
        p.finished_at,
-       p.actor
+       p.actor,
+       p.paused_at,
+       p.paused_by,
+       p.batch_rows
 FROM pipestate_backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
@@ -269,4 +319,57 @@ SELECT f.key AS revision,
        r.actor,
        r.clone
 FROM pipestate_rehearsal r, json_each(r.files) f
+WHERE 0;
+DROP VIEW IF EXISTS pipestate_schema_objects;
+CREATE VIEW pipestate_schema_objects AS
+SELECT o.schema, o.kind, o.name, o.definition AS digest
+FROM (
+-- Every object of a file with its definition, without pipestate's own.
+SELECT '' AS schema, 'column' AS kind, m.name || '.' || c.name AS name,
+       c.type || CASE WHEN c."notnull" THEN ', not null' ELSE '' END || coalesce(', default ' || c.dflt_value, '')
+         || CASE WHEN c.pk THEN ', key' ELSE '' END AS definition, NULL AS rights, 0 AS left_out
+FROM sqlite_master m JOIN pragma_table_xinfo(m.name) c
+WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND m.name NOT LIKE 'pipestate!_%' ESCAPE '!'
+UNION ALL
+SELECT '', m.type, m.name, CASE WHEN m.type = 'table' THEN '' ELSE coalesce(m.sql, '') END, NULL, 0
+FROM sqlite_master m
+WHERE m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND m.tbl_name NOT LIKE 'pipestate!_%' ESCAPE '!'
+UNION ALL
+SELECT '', 'foreign key', m.name || '.' || f."from",
+       f."table" || '.' || coalesce(f."to", '') || ' on delete ' || f.on_delete, NULL, 0
+FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
+WHERE m.type = 'table' AND m.name NOT LIKE 'pipestate!_%' ESCAPE '!'
+
+) AS o;
+DROP VIEW IF EXISTS pipestate_schema_method;
+CREATE VIEW pipestate_schema_method AS SELECT 'SQLite, d4c72a56' AS method;
+DROP VIEW IF EXISTS pipestate_drift;
+CREATE VIEW pipestate_drift AS
+WITH last AS (
+  SELECT r.recorded_at, r.revision, r.method, r.objects FROM pipestate_schema_record r ORDER BY r.id DESC LIMIT 1
+), recorded AS (
+  SELECT each.value ->> 0 AS schema, each.value ->> 1 AS kind, each.value ->> 2 AS name, each.value ->> 3 AS digest
+  FROM last, json_each(last.objects) AS each
+), difference AS (
+  SELECT r.kind, r.schema, r.name, CASE WHEN n.name IS NULL THEN 'removed' ELSE 'changed' END AS change
+  FROM recorded r LEFT JOIN pipestate_schema_objects n ON n.kind = r.kind AND n.name = r.name
+  WHERE n.digest IS NOT r.digest
+  UNION ALL
+  SELECT n.kind, n.schema, n.name, 'added'
+  FROM pipestate_schema_objects n LEFT JOIN recorded r ON n.kind = r.kind AND n.name = r.name
+  WHERE r.name IS NULL
+)
+SELECT d.kind, d.schema, d.name, d.change, last.revision, last.recorded_at
+FROM last JOIN pipestate_schema_method USING (method) CROSS JOIN difference d
+UNION ALL
+SELECT 'server', '', last.method || ' → ' || now.method, 'changed', last.revision, last.recorded_at
+FROM last JOIN pipestate_schema_method now ON now.method <> last.method;
+DROP VIEW IF EXISTS pipestate_disuse;
+CREATE VIEW pipestate_disuse AS
+SELECT r.id AS revision, NULL AS days_unused, NULL AS unused_since, NULL AS why, 0 AS observations,
+       NULL AS last_observed_at, NULL AS standbys, 0 AS statements
+FROM pipestate_rehearsal r WHERE 0;
+DROP VIEW IF EXISTS pipestate_running_release;
+CREATE VIEW pipestate_running_release AS
+SELECT NULL AS pid, NULL AS role, NULL AS application_name, NULL AS application, NULL AS release, NULL AS connected_at
 WHERE 0;

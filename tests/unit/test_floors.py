@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-from alembics import ROOT
+from support.alembic_runs import ROOT
 
 REQUIREMENT = re.compile(r"(?P<name>[\w-]+)(?:\[\w+\])?>=(?P<version>[\w.]+)")
 # Newer than their floor also in `make lowest`: the oldest Typer warns about what it was written for.

@@ -1,15 +1,15 @@
-"""Backfills of one's own: an UPDATE on a runbook's page, run in batches, that goes on after a kill.
+"""Backfills of a project: an UPDATE in a runbook, run in batches, resumable after a kill.
 
-`find` reads their names from the pages, `look` what a run will find, `loop` runs one; `pace` says how large a batch
-is, `hold` what makes it wait. How it is done on each engine is in `postgresql` and `sqlite`.
+`source` finds backfills in the runbooks. `forecast` counts rows and sizes batches. `loop` runs one backfill.
+`session` takes orders, locks and waits. `postgresql` and `sqlite` hold the engine-specific parts.
 """
 
 
 def run(name: str) -> None:
-    """In a revision: run the backfill `orders/state` of the project's pages, in batches that commit as they go.
+    """Run the backfill `orders/state` of the project's runbooks inside a revision, in batches that commit.
 
-    In a script (`--sql`) it is a demand: the script stops where rows are left, and says which command to run.
-    On SQLite it is one statement.
+    A script (`--sql`) only checks: it stops if rows are left, and names the command to run. On SQLite the
+    backfill is one statement.
     """
     from pipestate.backfill.revision import run_in_revision
 

@@ -1,36 +1,35 @@
 """Run a backfill.
 
-1. Look: the ledger, the table, an index on the key, an UPDATE that the server understands. Nothing is written.
-2. Take the lock: one run of a backfill at a time.
-3. Go on where the last run stopped; else begin anew, unless no row is left to update.
-4. Walk along the key, a transaction a batch: find the range, update it, keep in the ledger how far it is, commit.
-   The first batch that updates rows also proves that they do not match any more.
-5. Look once more: what writers have put behind the walk is walked once more; the run is finished when none is left.
+1. Check the ledger, the table, an index on the key, and the UPDATE. This step writes nothing.
+2. Take the lock: one run per backfill at a time.
+3. Resume the last run, or start a new one if rows are left to update.
+4. Walk along the key, one transaction per batch: find the range, update it, record the progress, commit.
+   The first batch that updates rows also proves that they stop matching. Each batch first obeys the orders
+   of another terminal, and waits for an anti-wraparound vacuum.
+5. Count the remaining rows. Rows that writers added behind the walk get a second walk.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill import look
+from pipestate.backfill import forecast
 from pipestate.backfill.engine import BackfillEngine, engine_of
-from pipestate.backfill.failure import BackfillFailed, is_locked, reason
-from pipestate.backfill.find import Found
-from pipestate.backfill.hold import Hold
-from pipestate.backfill.pace import fixed_or_adapted
-from pipestate.backfill.session import PAUSE_S, transaction, turn
-from pipestate.backfill.source import Key, Range
-from pipestate.errors import ConfigError
-from pipestate.interrupt import telling
+from pipestate.backfill.forecast import fixed_or_adapted
+from pipestate.backfill.session import PAUSE_S, BackfillFailed, Hold, is_locked, reason, transaction, turn
+from pipestate.backfill.source import Found, Key, Range
+from pipestate.core.errors import ConfigError
+from pipestate.core.progress import Progress as Tell
+from pipestate.core.progress import no_progress
+from pipestate.core.text import many
+from pipestate.database.interrupt import telling
 from pipestate.ledger import backfills as ledger
 from pipestate.ledger.backfills import Progress, Work
 from pipestate.ledger.state import require_ledger
-from pipestate.plural import many
-from pipestate.progress import Progress as Tell
-from pipestate.progress import untold
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import with_range
 
@@ -39,17 +38,17 @@ AS_WRITTEN = {"no_parameters": True}
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a run goes: a fixed size of batches, how far replicas may be behind, and whom it tells what."""
+    """Options of a run: fixed batch size, allowed replica lag, and callbacks for progress and waits."""
 
     batch_size: int | None = None
     max_lag_s: float | None = None
-    on_progress: Tell = untold
+    on_progress: Tell = no_progress
     on_wait: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """What a run did. `resumed_after` is the key at which an earlier one stopped."""
+    """Result of a run. `resumed_after` is the key at which an earlier run stopped."""
 
     address: str
     table: str
@@ -66,11 +65,11 @@ class BackfillResult:
 
 
 def run(connection: Connection, found: Found, how: How, *, revision: str | None = None) -> BackfillResult:
-    """Run a backfill on a connection that commits every statement by itself; batches begin by hand."""
+    """Run a backfill on an autocommit connection; each batch begins its transaction explicitly."""
     engine = engine_of(connection)
     require_ledger(connection)
-    with transaction(connection, engine.begin_look):
-        key = look.look_at(connection, found.backfill)
+    with transaction(connection, engine.begin_reading):
+        key = forecast.find_key(connection, found.backfill)
     with turn(connection, engine, found.address):
         one = Run(connection, engine, found.backfill, found.work, key, how, revision)
         with telling(one.told):
@@ -78,7 +77,7 @@ def run(connection: Connection, found: Found, how: How, *, revision: str | None 
 
 
 class Run:
-    """One run: where it is, and the steps that it takes."""
+    """One run: its position and its steps."""
 
     def __init__(
         self,
@@ -95,11 +94,12 @@ class Run:
         self.hold = Hold(connection, engine, key, how.max_lag_s, how.on_wait)
         self.pace = fixed_or_adapted(how.batch_size)
         self.progress = Progress()
+        self.ordered_rows: int | None = None
         self.is_proven = False
         self.updated = self.batches = 0
 
     def to_its_end(self) -> BackfillResult:
-        """Walk from where the last run stopped, look, walk once more where that helps, and look again."""
+        """Walk from the last position and count the remaining rows; repeat once if rows are left."""
         began = time.monotonic()
         resumed = self._find_start()
         if self.progress.finished:
@@ -114,21 +114,21 @@ class Run:
         return self._result(began, resumed)
 
     def told(self) -> str:
-        """Say what was done, for whoever interrupts."""
+        """Summarize the work done, for the message after an interrupt."""
         done = f"{many(self.updated, 'row')} of {self.key.table} updated in {many(self.batches, 'batch', 'batches')}"
         at = f", up to {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
         return f"{done}{at}; the same command goes on there"
 
     def _find_start(self) -> str | None:
-        """Take up an unfinished run, or see that there is something to do; return the key behind which it goes on."""
+        """Resume an unfinished run, or check that rows are left; return the key to resume after."""
         latest = ledger.latest_run(self.connection, self.work)
         self.is_proven = latest is not None and latest.rows_updated > 0
         if latest is not None and latest.is_resumable:
             self.progress = latest
             return latest.last_key
-        with transaction(self.connection, self.engine.begin_look):
-            any_left = look.any_left(self.connection, self.backfill)
-            self.progress = Progress(rows_expected=look.rows_in(self.connection, self.key))
+        with transaction(self.connection, self.engine.begin_reading):
+            any_left = forecast.any_left(self.connection, self.backfill)
+            self.progress = Progress(rows_expected=forecast.rows_in(self.connection, self.key))
         if not any_left and latest is not None and latest.finished:
             self.progress = latest
         elif not any_left:
@@ -136,29 +136,40 @@ class Run:
         return None
 
     def _end(self, left: int) -> None:
-        """Write down how many rows are left; where there was no batch at all, with a row of its own."""
+        """Record the number of rows left; a run without batches gets its row here."""
         with transaction(self.connection, self.engine.begin_end):
             self.progress = ledger.end_walk(self.connection, self.work, self._begun(), left=left)
 
     def _begun(self) -> Progress:
-        """Return how far the run is; before its first batch is committed, the ledger has no row of it."""
+        """Return the progress; insert the ledger row if it is missing."""
         if self.progress.id is not None:
             return self.progress
         expected = self.progress.rows_expected
         return ledger.begin_run(self.connection, self.work, expected=expected, revision=self.revision)
 
     def _left(self) -> int:
-        with transaction(self.connection, self.engine.begin_look):
-            return look.count_left(self.connection, self.backfill)
+        with transaction(self.connection, self.engine.begin_reading):
+            return forecast.count_left(self.connection, self.backfill, self.key)
 
     def _walk(self) -> None:
-        while self._batch():
+        while self._is_free() and self._batch():
             seen = self.progress.rows_seen
             self.how.on_progress(seen, max(seen, self.progress.rows_expected))
             self.hold.while_replicas_are_behind()
 
+    def _is_free(self) -> bool:
+        """Wait while the run is paused or an anti-wraparound vacuum runs; apply the ordered batch size."""
+        self.hold.while_wraparound_is_prevented()
+        if self.progress.id is not None:
+            read = partial(ledger.read_orders, self.connection, self.progress)
+            orders = self.hold.while_paused(read, self.work.address)
+            if orders.batch_rows != self.ordered_rows:
+                self.ordered_rows = orders.batch_rows
+                self.pace = fixed_or_adapted(orders.batch_rows or self.how.batch_size)
+        return True
+
     def _batch(self) -> bool:
-        """Do one batch, with patience where rows are locked; return whether there may be another."""
+        """Run one batch, and wait for locked rows; return whether another batch may follow."""
         while True:
             began = time.monotonic()
             try:
@@ -188,8 +199,8 @@ class Run:
         return ahead.full
 
     def _update(self, ahead: Range) -> tuple[Progress, bool]:
-        """Update one range and keep it in the ledger; say whether somebody waits for it."""
-        if ahead.first == self.progress.last_key:  # nothing may go round in circles
+        """Update one range and record it in the ledger; return whether another session waits for it."""
+        if ahead.first == self.progress.last_key:  # guards against an endless loop
             raise BackfillFailed(
                 f"{self.work.address}: the keys do not go on behind {ahead.first}: report this"
             )
@@ -204,8 +215,8 @@ class Run:
         return now, self.engine.waited_for(self.connection)
 
     def _refuse_endless(self, first: str, last: str, updated: int) -> None:
-        """Refuse, before anything is committed, an UPDATE whose rows match again as soon as they are updated."""
-        if look.count_within(self.connection, self.backfill, first, last) >= updated:
+        """Refuse, before the first commit, an UPDATE that leaves its rows matching its WHERE."""
+        if forecast.count_within(self.connection, self.backfill, self.key, first, last) >= updated:
             raise ConfigError(
                 f"{self.backfill.block}: the {many(updated, 'row')} that it updated between {first} and {last} still "
                 "match its WHERE, so it would never end; nothing was changed: let the condition tell what is done"

@@ -1,23 +1,27 @@
-"""Backfills on PostgreSQL: what a batch sets, how its keys are found, and who waits for whom."""
+"""Backfills on PostgreSQL: settings of a batch, key lookup, and lock waits."""
 
 import json
 import zlib
 from typing import Any
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
-from pipestate import db
 from pipestate.backfill.source import Key, Range
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
+from pipestate.database import connections as db
+from pipestate.database.drivers import sqlstate
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import names
 
 AS_WRITTEN = {"no_parameters": True}
 ADVISORY_CLASS = 1885958252  # "pipl": one class of advisory locks for all backfills
 LOCK_TIMEOUT_MS = 1_000
-# The time zone and the styles write keys always alike; a range is read as one whatever the statistics say; where
-# a policy hides rows, that is an error. A batch does not wait for the server's disk: its row in the ledger is lost
-# with it, and the end of the run waits for all of them.
+COUNT_PATIENCE_MS = 1_000
+CANCELLED = "57014"
+# The time zone and date style keep the text of keys stable. Ranges use an index regardless of statistics. A
+# policy that hides rows raises an error. A batch commits asynchronously: a crash loses its ledger row
+# together with its data, and the end of the run waits for all batches.
 SETTINGS = {
     "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
     "enable_seqscan": "off",
@@ -55,7 +59,7 @@ LEFT JOIN pg_catalog.pg_type declared ON declared.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type t ON t.oid = coalesce(nullif(declared.typbasetype, 0), declared.oid)
 WHERE c.oid = pg_catalog.to_regclass(CAST(:table AS text))
 """)
-# Whoever waits for a row or the table waits for this transaction.
+# Sessions that wait for a row or the table wait for this transaction.
 WAITED_FOR = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l
                WHERE NOT l.granted AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))
@@ -64,6 +68,14 @@ LAG = """
 SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8, count(*) FILTER (WHERE state IS NULL),
        coalesce(max(application_name), '')
 FROM pg_catalog.pg_stat_replication
+"""
+# Roles without pg_read_all_stats cannot see the activity of autovacuum.
+WRAPAROUND = """
+SELECT a.query FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_locks l ON l.pid = a.pid
+WHERE a.query LIKE 'autovacuum: %(to prevent wraparound)'
+  AND (l.relation = pg_catalog.to_regclass(CAST(:table AS text)) OR l.relation IN (
+    SELECT t.relid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(CAST(:table AS text))) t))
+LIMIT 1
 """
 WHO_BLOCKS = """
 SELECT string_agg(DISTINCT format('pid %s (%s, %s)', a.pid, coalesce(nullif(a.application_name, ''), a.usename),
@@ -83,8 +95,8 @@ def begin(connection: Connection) -> None:
     db.send(connection, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", f"SELECT {settings}")
 
 
-def begin_look(connection: Connection) -> None:
-    """Begin a transaction that only reads, that fails where a policy would hide rows, and may read a whole table."""
+def begin_reading(connection: Connection) -> None:
+    """Begin a read-only transaction that may scan a whole table; fail if a policy would hide rows."""
     db.send(
         connection,
         "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
@@ -94,12 +106,12 @@ def begin_look(connection: Connection) -> None:
 
 
 def begin_end(connection: Connection) -> None:
-    """Begin the transaction at the end of a run, which waits for the disk, and with it for all batches."""
+    """Begin the last transaction of a run, which waits for the disk and so for all batches."""
     connection.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
 
 def take_turn(connection: Connection, address: str) -> bool:
-    """Take this backfill's lock for the session; say whether it was free."""
+    """Take this backfill's lock for the session; return whether it was free."""
     return bool(
         connection.exec_driver_sql(f"SELECT pg_catalog.pg_try_advisory_lock({_lock(address)})").scalar()
     )
@@ -109,8 +121,8 @@ def give_turn(connection: Connection, address: str) -> None:
     connection.exec_driver_sql(f"SELECT pg_catalog.pg_advisory_unlock({_lock(address)})")
 
 
-def look_at(connection: Connection, backfill: Backfill) -> Key:
-    """Find the table and its key; refuse a key without an index, which would be read from end to end each time."""
+def find_key(connection: Connection, backfill: Backfill) -> Key:
+    """Find the table and its key; refuse a key without an index, because each batch would scan the table."""
     table, column = backfill.table, names(backfill.key)[0]
     found = connection.execute(LOOK, {"table": table, "column": column}).first()
     if found is None or found.kind not in ("r", "p"):
@@ -133,7 +145,7 @@ def look_at(connection: Connection, backfill: Backfill) -> Key:
 
 
 def next_range(connection: Connection, key: Key, after: str | None, size: int) -> Range | None:
-    """Find the keys of the next batch along the index; None where there is no further one."""
+    """Find the keys of the next batch along the index; None at the end."""
     behind = "IS NOT NULL" if after is None else f"> {key.literal(after)}"
     keys = _keys(key, behind)
     first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} OFFSET {size - 1} LIMIT 1)")
@@ -145,35 +157,51 @@ def next_range(connection: Connection, key: Key, after: str | None, size: int) -
 
 
 def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
-    """Find the smallest and the largest key; None where there is none."""
+    """Find the smallest and the largest key; None for an empty table."""
     keys = _keys(key, "IS NOT NULL")
     first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} DESC LIMIT 1)")
     return None if first is None else (str(first), str(last))
 
 
 def understand(connection: Connection, update: str) -> None:
-    """Have the planner read an UPDATE; nothing runs, and what is wrong with it is an error."""
+    """Let the planner check an UPDATE without running it; a faulty statement raises an error."""
     _row(connection, f"EXPLAIN (FORMAT JSON) {update}")
 
 
 def estimate(connection: Connection, query: str) -> int:
-    """Ask the planner how many rows a query returns; nothing runs."""
+    """Return the planner's row estimate for a query, without running it."""
     (plan,) = _row(connection, f"EXPLAIN (FORMAT JSON) {query}")
     return int((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
 
 
+def count_quickly(connection: Connection, query: str) -> int | None:
+    """Run a counting query for at most a second; None after the timeout."""
+    (before,) = _row(connection, "SELECT current_setting('statement_timeout')")
+    connection.exec_driver_sql("SAVEPOINT count_quickly")
+    try:
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {COUNT_PATIENCE_MS}")
+        found = int(_row(connection, query)[0])
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{before}'")
+    except DBAPIError as error:
+        if sqlstate(error) != CANCELLED:
+            raise
+        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT count_quickly")
+        return None
+    return found
+
+
 def waited_for(connection: Connection) -> bool:
-    """Say whether somebody waits for what this transaction has locked."""
+    """Check whether another session waits for the locks of this transaction."""
     return bool(_row(connection, WAITED_FOR)[0])
 
 
 def blockers(connection: Connection, key: Key) -> str:
-    """Name the sessions that may keep rows of the table locked."""
+    """Name the sessions that may hold locks on rows of the table."""
     return str(connection.execute(text(WHO_BLOCKS), {"table": key.table}).scalar() or "nobody any more")
 
 
 def lag(connection: Connection) -> float:
-    """Say how many seconds the slowest replica is behind; without replicas, none."""
+    """Return the lag of the slowest replica in seconds; zero without replicas."""
     seconds, hidden, _ = _row(connection, LAG)
     if hidden:
         raise ConfigError(
@@ -181,6 +209,11 @@ def lag(connection: Connection) -> float:
             "option out"
         )
     return float(seconds)
+
+
+def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
+    """Name the running anti-wraparound vacuum of the table, if any."""
+    return connection.execute(text(WRAPAROUND), {"table": key.table}).scalar()
 
 
 def _row(connection: Connection, statement: str) -> Any:
@@ -193,6 +226,6 @@ def _lock(address: str) -> str:
 
 
 def _keys(key: Key, condition: str) -> str:
-    """Write the query for keys in their order; the name is qualified, or ORDER BY would mean the text."""
+    """Build the query for sorted keys; the qualified name makes ORDER BY use the column, not its text."""
     column = f"k.{key.column}"
     return f"SELECT {column}::text FROM {key.table} AS k WHERE {column} {condition} ORDER BY {column}"

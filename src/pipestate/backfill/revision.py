@@ -1,27 +1,30 @@
-"""A page's backfill in a revision."""
+"""Backfill of a runbook inside a revision."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from alembic import op
 
-from pipestate.backfill.find import Found, find_backfill
 from pipestate.backfill.loop import How, run
-from pipestate.ddl import sql
-from pipestate.ddl.failure import MigrationError, told_plainly
-from pipestate.ddl.notice import warn
-from pipestate.engines.engine import engine_of
-from pipestate.errors import PipestateError
-from pipestate.gate.question import runbooks_of
+from pipestate.backfill.source import Found, find_backfill
+from pipestate.core.errors import PipestateError
+from pipestate.core.text import many
+from pipestate.database.engines import engine_of
 from pipestate.ledger.state import require_ledger
-from pipestate.plural import many
-from pipestate.runbook.find import runbooks_at
+from pipestate.migration import sql
+from pipestate.migration.failure import MigrationError, translate_errors, warn
+from pipestate.migration.request import runbooks_of
+from pipestate.migration.run import current_run
+from pipestate.runbook.files import runbooks_at
 from pipestate.runbook.update import matching, without_range
 
 
 def run_in_revision(name: str) -> None:
-    """Run it online, demand it in a script; in a file, where nobody else can write meanwhile, run it at once."""
-    with _told():
+    """Run the backfill online, or check for remaining rows in a script.
+
+    A SQLite file has a single writer, so the backfill runs there as one statement.
+    """
+    with _translate_errors():
         found = _find(name)
         own = found.backfill
         if engine_of(op.get_context()).IS_FILE:
@@ -47,7 +50,7 @@ def _run_online(found: Found) -> None:
         connection = op.get_bind()
         require_ledger(connection)
         how = How(on_wait=lambda said: warn("%s", said))
-        result = run(connection, found, how, revision=sql.current_revision() or None)
+        result = run(connection, found, how, revision=current_run().revision or None)
     if result.rows_left:
         raise MigrationError(
             f"{found.address} has updated {many(result.rows_updated, 'row')}, and {many(result.rows_left, 'row')} of "
@@ -56,15 +59,15 @@ def _run_online(found: Found) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Turn every error of ours into one that Alembic shows without a traceback."""
+def _translate_errors() -> Iterator[None]:
+    """Convert every pipestate error into one that Alembic shows without a traceback."""
     try:
         if sql.is_offline():
             yield
         else:
-            with told_plainly(op.get_bind().engine.url):
+            with translate_errors(op.get_bind().engine.url):
                 yield
     except MigrationError:
         raise
     except PipestateError as error:
-        raise MigrationError(str(error)) from error
+        raise MigrationError(str(error)) from None

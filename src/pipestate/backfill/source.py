@@ -1,37 +1,134 @@
-"""Where a backfill takes its rows: a table, the key by whose ranges it goes, and a range of it."""
+"""Backfills of a project by name; their tables, keys, and ranges of keys."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from pipestate.core.errors import ConfigError
+from pipestate.ledger.backfills import Work
+from pipestate.project.graph import Place, Position
+from pipestate.runbook.model import Backfill, Phase, Runbook
+from pipestate.runbook.rules import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A table and its key, as SQL writes them; `type` is the column's, on SQLite nothing."""
+    """A table and its key in SQL notation; `type` is the column type, empty on SQLite.
+
+    `row` lists the columns that identify a row, because the key may repeat.
+    """
 
     table: str
     column: str
     type: str = ""
     nullable: bool = False
+    row: tuple[str, ...] = ("tableoid", "ctid")
 
     def literal(self, text: str) -> str:
-        """Write a key, which the ledger keeps as a text, as SQL.
+        """Render a key as an SQL literal from the ledger's text.
 
         >>> Key("t", "id", "bigint").literal("-7"), Key("t", "id", "uuid").literal("o'neil")
         ('-7', "'o''neil'::uuid")
         """
         if not self.type or (self.type in ("smallint", "integer", "bigint") and _NUMBER.fullmatch(text)):
-            return text  # SQLite's keys are kept as literals
+            return text  # SQLite's keys are stored as literals
         quoted = text.replace("'", "''")
         return f"'{quoted}'::{self.type}"
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The keys of one batch, from the first to the last; `full` says that more may follow."""
+    """Keys of one batch, from the first to the last; `full` means that more may follow."""
 
     first: str
     last: str
     rows: int
     full: bool
+
+
+# Backfills of a project's runbooks, by name: `orders/state`, or `state` if only one runbook has it.
+
+
+HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` on a page of runbooks/ is one (docs/how-to/backfill.md)"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A backfill for one engine, with its runbook and phase."""
+
+    runbook: Runbook
+    phase: Phase
+    backfill: Backfill
+
+    @property
+    def address(self) -> str:
+        return f"{self.runbook.name}/{self.backfill.id}"
+
+    @property
+    def work(self) -> Work:
+        """Return the identity for the ledger; a changed table, key or SQL restarts the backfill."""
+        own = self.backfill
+        text = "\0".join((own.table, own.key, own.sql))
+        return Work(self.runbook.name, own.id, own.table, own.key, sha256(text.encode()).hexdigest())
+
+
+def every_backfill(runbooks: Sequence[Runbook]) -> list[str]:
+    """List the addresses of all backfills, in runbook order."""
+    return [
+        f"{runbook.name}/{id}"
+        for runbook in runbooks
+        for phase in runbook.phases
+        for id in dict.fromkeys(each.id for each in phase.backfills)
+    ]
+
+
+def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found:
+    """Find the backfill for `[RUNBOOK/]ID`; refuse an ambiguous or unknown name, and list the valid ones."""
+    known = every_backfill(runbooks)
+    named = [address for address in known if f"/{address}".endswith(f"/{name}")]
+    if not named:
+        raise ConfigError(f"no page has a backfill {name}; {told(known)}")
+    if len(named) > 1:
+        raise ConfigError(f"backfill {name} stands on {len(named)} pages: say which of {', '.join(named)}")
+    for runbook in runbooks:
+        for phase in runbook.phases:
+            for backfill in phase.backfills_for(dialect):
+                if f"{runbook.name}/{backfill.id}" == named[0]:
+                    return Found(runbook, phase, _as_read_by(backfill, dialect))
+    raise ConfigError(
+        f"{named[0]} is for PostgreSQL alone: its page says that {dialect} cannot hold this state"
+    )
+
+
+def told(known: Sequence[str]) -> str:
+    """List the known backfills.
+
+    >>> told(["orders/state"])
+    'there is orders/state'
+    """
+    if not known:
+        return f"there is none: {HOW}"
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+
+
+def require_phase(found: Found, position: Position) -> None:
+    """Refuse a backfill if its phase does not apply at the database's revision."""
+    phase, at = found.phase, position.current or "base"
+    place = position.place(phase.from_, phase.until)
+    if place is Place.AHEAD:
+        raise ConfigError(
+            f"{found.address} belongs to phase {phase.name}, which applies from revision {phase.from_} on, and the "
+            f"database is at {at}: upgrade first"
+        )
+    if place is Place.PAST:
+        raise ConfigError(
+            f"{found.address} belongs to phase {phase.name}, which ended with revision {phase.until}, and the "
+            f"database is at {at}: there is nothing to fill any more"
+        )
+
+
+def _as_read_by(backfill: Backfill, dialect: str) -> Backfill:
+    return replace(backfill, sql=as_read_by(dialect, backfill.sql), dialect=dialect)

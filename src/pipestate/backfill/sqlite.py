@@ -1,4 +1,4 @@
-"""Backfills on SQLite, where one connection writes at a time. A key is kept as SQLite itself quotes it."""
+"""Backfills on SQLite, with one writing connection at a time. Keys are stored as SQLite quotes them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.backfill.source import Key, Range
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import names
 
@@ -14,12 +14,12 @@ AS_WRITTEN = {"no_parameters": True}
 
 
 def begin(connection: Connection) -> None:
-    """Begin a transaction that writes."""
+    """Begin a write transaction."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def begin_look(connection: Connection) -> None:
-    """Begin a transaction that reads."""
+def begin_reading(connection: Connection) -> None:
+    """Begin a read transaction."""
     connection.exec_driver_sql("BEGIN")
 
 
@@ -27,15 +27,15 @@ begin_end = begin
 
 
 def take_turn(connection: Connection, address: str) -> bool:
-    """Let everybody in: where two are at work, the ledger's row tells the second of them."""
+    """Return True without a lock; a second run is detected by the ledger's row."""
     return True
 
 
 def give_turn(connection: Connection, address: str) -> None:
-    """Give back what was never taken."""
+    """Skip the release: SQLite takes no lock."""
 
 
-def look_at(connection: Connection, backfill: Backfill) -> Key:
+def find_key(connection: Connection, backfill: Backfill) -> Key:
     """Find the table and its key; refuse a key without an index."""
     table, column = names(backfill.table)[-1], names(backfill.key)[0]
     columns = {
@@ -57,11 +57,16 @@ def look_at(connection: Connection, backfill: Backfill) -> Key:
             f"{backfill.block}: {column} of {backfill.table} has no index to walk along: name the primary key, or "
             f"CREATE INDEX first"
         )
-    return Key(backfill.table, backfill.key, nullable=not not_null)
+    return Key(
+        backfill.table,
+        backfill.key,
+        nullable=not not_null,
+        row=_identity(connection, backfill.table, columns),
+    )
 
 
 def next_range(connection: Connection, key: Key, after: str | None, size: int) -> Range | None:
-    """Find the keys of the next batch along the index; None where there is no further one."""
+    """Find the keys of the next batch along the index; None at the end."""
     behind = "IS NOT NULL" if after is None else f"> {key.literal(after)}"
     keys = _keys(key, behind)
     first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} LIMIT 1 OFFSET {size - 1})")
@@ -73,14 +78,14 @@ def next_range(connection: Connection, key: Key, after: str | None, size: int) -
 
 
 def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
-    """Find the smallest and the largest key; None where there is none."""
+    """Find the smallest and the largest key; None for an empty table."""
     keys = _keys(key, "IS NOT NULL")
     first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} DESC LIMIT 1)")
     return None if first is None else (str(first), str(last))
 
 
 def understand(connection: Connection, update: str) -> None:
-    """Have SQLite plan an UPDATE; a connection that only reads may not even do that, and leaves it to the run."""
+    """Let SQLite plan an UPDATE; a read-only connection skips this and leaves it to the run."""
     try:
         connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {update}", execution_options=AS_WRITTEN).all()
     except DBAPIError as error:
@@ -89,12 +94,17 @@ def understand(connection: Connection, update: str) -> None:
 
 
 def estimate(connection: Connection, query: str) -> int:
-    """Count, for SQLite has no estimate."""
+    """Return a count, because SQLite has no estimates."""
     return int(_row(connection, f"SELECT count(*) FROM (\n{query}\n)")[0])
 
 
+def count_quickly(connection: Connection, query: str) -> int | None:
+    """Count with unlimited time, because SQLite has no estimates."""
+    return int(_row(connection, query)[0])
+
+
 def waited_for(connection: Connection) -> bool:
-    """Say no: SQLite does not know who waits."""
+    """Return False, because SQLite does not report waiting sessions."""
     return False
 
 
@@ -104,6 +114,21 @@ def blockers(connection: Connection, key: Key) -> str:
 
 def lag(connection: Connection) -> float:
     return 0.0
+
+
+def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
+    """Return None: transaction ids exist only on PostgreSQL."""
+    return None
+
+
+def _identity(connection: Connection, table: str, columns: dict[str, Any]) -> tuple[str, ...]:
+    """List the columns that identify a row: its rowid, else its primary key."""
+    try:
+        connection.exec_driver_sql(f"SELECT rowid FROM {table} LIMIT 0")
+    except DBAPIError:
+        parts = [f'"{row[0]}"' for row in columns.values() if row[1]]
+        return tuple(parts)
+    return ("rowid",)
 
 
 def _is_indexed(connection: Connection, table: str, column: str) -> bool:
@@ -119,6 +144,6 @@ def _row(connection: Connection, statement: str) -> Any:
 
 
 def _keys(key: Key, condition: str) -> str:
-    """Write the query for keys in their order; the name is qualified, or ORDER BY would mean the text."""
+    """Build the query for sorted keys; the qualified name makes ORDER BY use the column, not its text."""
     column = f"k.{key.column}"
     return f"SELECT quote({column}) FROM {key.table} AS k WHERE {column} {condition} ORDER BY {column}"

@@ -1,1 +1,1 @@
-"""The command line: thin verbs that load, call, render and exit."""
+"""Command line: thin commands that load, call the library, render and exit."""

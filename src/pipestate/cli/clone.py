@@ -1,4 +1,4 @@
-"""The clone of `rehearse` and `compat`: one that is named with --on, or one that --clone makes."""
+"""Clone of `rehearse` and `compat`: an existing one named by --on, or a copy made by --clone."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -11,15 +11,15 @@ import typer
 from pipestate.cli.options import TargetIfAny, with_options
 from pipestate.cli.output import say
 from pipestate.cli.progress import progress
-from pipestate.config import HOW_TO_NAME_A_DATABASE
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
+from pipestate.database.urls import HOW_TO_NAME_A_DATABASE
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+    from pipestate.rehearse.clone import Job
     from pipestate.rehearse.copying.make import Clone
-    from pipestate.rehearse.copying.wanted import WantedClone
-    from pipestate.rehearse.job import Job
+    from pipestate.rehearse.copying.require import WantedClone
 
 PANEL = "Which clone"
 MAX_SIZE = "10GB"
@@ -55,20 +55,20 @@ CLONE_OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The clone that is meant: its URL, or what kind of copy is to be made."""
+    """The selected clone: its URL, or the kind of copy to make."""
 
     url: "URL | None"
     wanted: "WantedClone | None"
 
     def source(self, production: TargetIfAny) -> "URL":
-        """Return production, or the clone that is there where none is known."""
+        """Return production's URL, or that of the existing clone if production is unknown."""
         known = production.url or self.url
         if known is None:
             raise ConfigError(f"--clone copies production, and none is known: {HOW_TO_NAME_A_DATABASE}")
         return known
 
     def require_rows(self, options: dict[str, object]) -> None:
-        """Refuse options that judge times, where there are no rows to spend time on."""
+        """Refuse options that judge times if the clone has no rows."""
         for option in (option for option, value in options.items() if value):
             if self.wanted is not None and self.wanted.schema_only:
                 raise ConfigError(
@@ -77,7 +77,7 @@ class Where:
 
 
 def clone_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace a command's argument `where` by the options that say it."""
+    """Replace a command's argument `where` by the clone's options."""
     parameters = inspect.signature(function).parameters
 
     def command(*first: Any, **given: Any) -> Any:
@@ -100,8 +100,8 @@ def _where(
     schema_only: bool | None,
     keep_clone: bool | None,
 ) -> Where:
-    from pipestate.config import parse_url
-    from pipestate.rehearse.copying.wanted import WantedClone, read_size
+    from pipestate.database.urls import parse_url
+    from pipestate.rehearse.copying.require import WantedClone, read_size
 
     if (on is not None) == bool(clone):
         raise ConfigError(
@@ -118,11 +118,13 @@ def _where(
 
 
 @contextmanager
-def job_on(production: TargetIfAny, where: Where, to: str, *, record: bool = False) -> Iterator["Job"]:
-    """Collect what a rehearsal needs. Where no clone is named, make one, which is gone at the end."""
-    from pipestate.chain.read import read_chain
-    from pipestate.chain.version_table import locator
-    from pipestate.rehearse.job import Job
+def job_on(
+    production: TargetIfAny, where: Where, to: str, from_: str | None = None, *, record: bool = False
+) -> Iterator["Job"]:
+    """Collect the inputs of a rehearsal. If --on names no clone, make one and remove it at the end."""
+    from pipestate.project.revision_files import read_chain
+    from pipestate.project.version_table import locator
+    from pipestate.rehearse.clone import Job
 
     project = production.project
     chain = read_chain(project)
@@ -130,26 +132,26 @@ def job_on(production: TargetIfAny, where: Where, to: str, *, record: bool = Fal
     if where.url is not None:
         yield Job(where.url, production.url, project, chain, locate)
         return
-    from pipestate.chain.target import find_targets
-    from pipestate.rehearse.copying.worth import require_worth
+    from pipestate.project.graph import find_targets
+    from pipestate.rehearse.copying.require import require_worth
 
     source = where.source(production)
-    require_worth(source, chain, locate, find_targets(chain, to), record=record)
+    since = find_targets(chain, from_) if from_ is not None else ()
+    require_worth(source, chain, locate, find_targets(chain, to), since, record=record)
     with _made(source, where) as clone:
         yield Job(clone.url, source, project, chain, locate, clone.called)
 
 
 @contextmanager
 def _made(production: "URL", where: Where) -> Iterator["Clone"]:
-    """Make the clone, with a bar that is gone when it is there."""
-    from pipestate.rehearse.copying.make import cloned
-    from pipestate.rehearse.copying.making import Told
+    """Make the clone, with a progress bar until it is ready."""
+    from pipestate.rehearse.copying.make import CopyOutput, cloned
 
     assert where.wanted is not None
     with ExitStack() as stack:
         with progress("copying production", "MB") as bar:
-            told = Told(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
-            clone = stack.enter_context(cloned(production, where.wanted, told))
+            output = CopyOutput(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
+            clone = stack.enter_context(cloned(production, where.wanted, output))
         yield clone
 
 

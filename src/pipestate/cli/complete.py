@@ -1,10 +1,10 @@
-"""What the Tab key offers: names out of the runbooks, without a database. It never says that something is wrong."""
+"""Shell completion: names from the runbooks, without a database. Errors yield an empty list."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pipestate.errors import PipestateError
+from pipestate.core.errors import PipestateError
 
 if TYPE_CHECKING:
     from pipestate.runbook.model import Runbook
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 def _names(of: "Callable[[Runbook], list[str]]") -> Callable[[str], list[str]]:
     def offer(incomplete: str) -> list[str]:
-        from pipestate.chain.project import Named, find_project
-        from pipestate.runbook.find import runbook_files
+        from pipestate.project.find import Named, find_project
+        from pipestate.runbook.files import runbook_files
         from pipestate.runbook.lint import load
 
         found: set[str] = set()
         with suppress(PipestateError):
             for path in runbook_files(find_project(Named()).runbooks):
-                with suppress(PipestateError):  # a broken page has no names to offer, and hides no other's
+                with suppress(PipestateError):  # skip a broken runbook, keep the others
                     found.update(of(load(path)))
         return sorted(name for name in found if name.startswith(incomplete))
 

@@ -1,20 +1,24 @@
-"""`pipestate fleet`: verify, gate and plan on many databases of one chain."""
+"""`pipestate fleet`: verify, gate, plan and upgrade on many databases of one chain."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.chain.project import Project
 from pipestate.cli import complete
 from pipestate.cli.options import DATABASE_PANEL, project_options
 from pipestate.cli.output import console, put_json_line, say
 from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Phases, Timeout
+from pipestate.project.find import Project
 
 if TYPE_CHECKING:
-    from pipestate.fleet.ask import FleetQuestion
+    from pipestate.fleet.ask import FleetRequest
     from pipestate.fleet.run import Fleet
+    from pipestate.fleet.upgrade import FleetUpgrade
+    from pipestate.fleet.worker_process import Workers
 
-app = typer.Typer(help="Ask many databases the same, and see what differs.", no_args_is_help=True)
+app = typer.Typer(help="Verify, plan and upgrade many databases, and see what differs.", no_args_is_help=True)
 
 DEFAULT_JOBS = 8
 Databases = Annotated[
@@ -22,7 +26,7 @@ Databases = Annotated[
     typer.Option(
         "--databases",
         metavar="FILE|-",
-        help="A URL a line, or a URL and a query that returns databases: or schemas: (docs/fleet.md); - is stdin.",
+        help="A URL a line, or a URL and a query that returns databases: or schemas: (docs/how-to/several-databases.md); - is stdin.",
     ),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are asked at once.")]
@@ -68,11 +72,11 @@ def verify(
 
     Example: pipestate fleet verify --databases tenants.txt --jobs 16
     """
-    from pipestate.chain.pages import find_pages
-    from pipestate.fleet.question import make_question
+    from pipestate.fleet.ask import make_request
+    from pipestate.project.phases import locate_runbooks
 
-    books = find_pages(project, runbooks or [], phases or [])
-    question = make_question(
+    books = locate_runbooks(project, runbooks or [], phases or [])
+    question = make_request(
         project,
         books,
         phases or [],
@@ -99,11 +103,11 @@ def gate(
 
     Example: pipestate fleet gate readiness --databases tenants.txt
     """
-    from pipestate.chain.pages import pages_at
-    from pipestate.fleet.question import make_question
+    from pipestate.fleet.ask import make_request
+    from pipestate.project.phases import load_runbooks
 
-    books = pages_at(project, phase)
-    question = make_question(project, books, [phase], version_table=version_table, timeout_s=timeout)
+    books = load_runbooks(project, phase)
+    question = make_request(project, books, [phase], version_table=version_table, timeout_s=timeout)
     ask(question, databases, jobs, json_=json_)
 
 
@@ -121,23 +125,134 @@ def plan(
 
     Example: pipestate fleet plan --databases tenants.txt
     """
-    from pipestate.fleet.question import make_question
-    from pipestate.runbook.find import default_runbooks
+    from pipestate.fleet.ask import make_request
+    from pipestate.runbook.files import default_runbooks
 
     books = default_runbooks(project.runbooks)
-    question = make_question(
+    question = make_request(
         project, books, version_table=version_table, timeout_s=timeout, compare=True, planned=True
     )
     ask(question, databases, jobs, json_=json_)
 
 
-def ask(question: "FleetQuestion", databases: str, jobs: int, *, json_: bool) -> None:
-    """Read the list, ask every database of it, show what differs, and exit as the worst of them."""
+@app.command()
+@project_options
+def upgrade(
+    project: Project,
+    databases: Databases,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
+    ] = "heads",
+    waves: Annotated[
+        str,
+        typer.Option("--waves", metavar="1,10%,100%", help="How far each wave goes, in the list's order."),
+    ] = "1,10%,100%",
+    phases: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--phase",
+            metavar="PHASE",
+            help="A phase whose gate must be open in each database afterwards. May be repeated.",
+            show_default=False,
+            autocompletion=complete.phase,
+        ),
+    ] = None,
+    max_failures: Annotated[
+        int,
+        typer.Option("--max-failures", min=0, metavar="N", help="Databases that may fail before it stops."),
+    ] = 0,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the waves and what is pending; change nothing.")
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="3/20",
+            help="Only the third of twenty parts; 20 takes the number from JOB_COMPLETION_INDEX.",
+            show_default=False,
+        ),
+    ] = None,
+    x: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-x",
+            metavar="NAME=VALUE",
+            help="For env.py, as alembic -x; {schema}, {database} and {name} are the tenant's. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    json_: Lines = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    jobs: Jobs = DEFAULT_JOBS,
+    version_table: VersionTable = None,
+) -> None:
+    """Upgrade many databases in waves; each wave is verified before the next.
+
+    A closed gate holds back its revision in that database alone. After a kill, the same command goes on.
+
+    Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
+    """
+    from pipestate.fleet.upgrade import plan_fleet_upgrade
+    from pipestate.fleet.waves import parse_shard, parse_waves
+    from pipestate.fleet.worker_process import Workers
+
+    how = plan_fleet_upgrade(
+        project, target, phases or (), parse_waves(waves), timeout_s=timeout, version_table=version_table
+    )
+    part = parse_shard(shard) if shard is not None else None
+    how = replace(how, max_failures=max_failures, hold=hold, dry_run=dry_run, shard=part)
+    run_upgrade(how, Workers(project, target, version_table, x or ()), databases, jobs, json_=json_)
+
+
+@app.command()
+def merge(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="What `fleet upgrade --json` wrote on each machine.")
+    ],
+    json_: Lines = False,
+) -> None:
+    """Join what the shards of an upgrade wrote; a shard that is missing or was killed is named, exit code 3.
+
+    Example: pipestate fleet merge shard-*.jsonl
+    """
+    from pipestate.fleet.merge import merge
+
+    merged = merge(files)
+    if json_:
+        for line in merged.lines:
+            put_json_line(line)
+    show(merged.fleet, json_=json_)
+    for problem in merged.problems:
+        say(f"pipestate: {problem}", err=True)
+    raise typer.Exit(merged.fleet.exit_code)
+
+
+def run_upgrade(how: "FleetUpgrade", workers: "Workers", databases: str, jobs: int, *, json_: bool) -> None:
+    """Read the list, upgrade every database, show the result of each wave, and exit with the worst code."""
+    from pipestate.cli.formats.fleet_lines import answer_as_data
     from pipestate.cli.progress import progress
-    from pipestate.fleet.listing import read_list
+    from pipestate.fleet.list import find_tenants, read_list
+    from pipestate.fleet.upgrade import upgrade_fleet
+
+    tenants = find_tenants(read_list(databases), how.request.timeout_s, jobs)
+    with progress("reading" if how.dry_run else "upgrading", "databases") as tell:
+        put = (lambda answer: put_json_line(answer_as_data(answer))) if json_ else (lambda answer: None)
+        fleet = upgrade_fleet(how, tenants, workers, jobs, put, tell)
+    show(fleet, json_=json_)
+    fleet.refuse_interrupted(recorded=True)
+    raise typer.Exit(fleet.exit_code)
+
+
+def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
+    """Read the list, evaluate every database, show the differences, and exit with the worst code."""
+    from pipestate.cli.formats.fleet_lines import answer_as_data
+    from pipestate.cli.progress import progress
+    from pipestate.fleet.list import find_tenants, read_list
     from pipestate.fleet.run import ask_fleet
-    from pipestate.fleet.tenants import find_tenants
-    from pipestate.render.fleet_lines import answer_as_data
 
     tenants = find_tenants(read_list(databases), question.timeout_s, jobs)
     with progress("asking", "databases") as tell:
@@ -149,13 +264,17 @@ def ask(question: "FleetQuestion", databases: str, jobs: int, *, json_: bool) ->
 
 
 def show(fleet: "Fleet", *, json_: bool) -> None:
-    """Show what differs; what should be known besides, each thing once, goes to stderr."""
-    from pipestate.render.fleet_lines import asides, fleet_as_data
+    """Show the differences; print each repeated database and warning once, on stderr."""
+    from pipestate.cli.formats.fleet_lines import asides, fleet_as_data
 
     if json_:
         put_json_line(fleet_as_data(fleet))
+    elif fleet.waves:
+        from pipestate.cli.formats.fleet import print_fleet_upgrade
+
+        print_fleet_upgrade(fleet, console())
     else:
-        from pipestate.render.fleet import print_fleet
+        from pipestate.cli.formats.fleet import print_fleet
 
         print_fleet(fleet, console())
     for aside in asides(fleet):

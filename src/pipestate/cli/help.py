@@ -1,6 +1,6 @@
-"""What `--help` prints: options as people write them, each with its meaning beside or, where it is narrow, below it.
+"""Help of `--help`: options as people type them, with their meaning beside or, on narrow terminals, below.
 
-Typer's own pages name types (`<float range>`) where people look for what to type, and cut long names off.
+Typer's own help shows types (`<float range>`) instead of values, and cuts off long names.
 """
 
 import re
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 INDENT = 2
 GAP = 2
-BLANKS = re.compile(r" +((?:\x1b\[\d*m)*)$", re.MULTILINE)  # where a line was broken
+BLANKS = re.compile(r" +((?:\x1b\[\d*m)*)$", re.MULTILINE)  # blanks before a line break
 TITLES = ("Arguments", "Options")
 Rows = Sequence[tuple[str, str]]
 
 
 def explain(command: Any) -> Any:
-    """Let a command, and those below it, write their usage and their help this way."""
+    """Give a command and its subcommands this help."""
     command.collect_usage_pieces = lambda context: list(usage(command, context))
     command.format_help = lambda context, formatter: formatter.write(page(command, context))
     for below in getattr(command, "commands", {}).values():
@@ -30,7 +30,7 @@ def explain(command: Any) -> Any:
 
 
 def usage(command: Any, context: Any) -> Iterator[str]:
-    """Yield the parts of the usage line behind the command's name: what must be typed, and what may be."""
+    """Yield the parts of the usage line after the command's name."""
     parameters = _shown(command, context)
     yield from (_written(each) for each in parameters if _is_option(each) and each.required)
     yield "[OPTIONS]"
@@ -40,7 +40,7 @@ def usage(command: Any, context: Any) -> Iterator[str]:
 
 
 def page(command: Any, context: Any) -> str:
-    """Write the whole page, as wide as the terminal is."""
+    """Write the whole help for the terminal's width."""
     from rich.text import Text
 
     screen = console()
@@ -55,7 +55,7 @@ def page(command: Any, context: Any) -> str:
 
 
 def _sections(command: Any, context: Any) -> Iterator[tuple[str, Rows]]:
-    """Yield commands, arguments and options under their titles; those of a panel come last, under its name."""
+    """Yield commands, arguments and options under their titles; options of a panel come last, under its name."""
     yield from _commands(command, context)
     parameters = _shown(command, context)
     panels = {each: _title(each) for each in parameters}
@@ -66,7 +66,7 @@ def _sections(command: Any, context: Any) -> Iterator[tuple[str, Rows]]:
 
 
 def _commands(command: Any, context: Any) -> Iterator[tuple[str, Rows]]:
-    """Yield the commands of a group with the first sentence of each; those that packages add apart."""
+    """Yield the commands of a group with the first sentence of each; commands from packages come separately."""
     if not hasattr(command, "commands"):
         return
     names = command.list_commands(context)
@@ -107,7 +107,7 @@ def _title(parameter: Any) -> str:
 
 
 def _written(parameter: Any, *, every: bool = False) -> str:
-    """Write a parameter as people do: `--older-than 30d`, `[RUNBOOK]...`; with `every`, all names of an option."""
+    """Write a parameter as people type it: `--older-than 30d`, `[RUNBOOK]...`; with `every`, all its names."""
     if not _is_option(parameter):
         name = parameter.metavar or parameter.name.upper()
         return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
@@ -118,7 +118,7 @@ def _written(parameter: Any, *, every: bool = False) -> str:
 
 
 def _placeholder(parameter: Any) -> str:
-    """Name the value of an option whose command gives it no name."""
+    """Make a name for the value of an option without a metavar."""
     if isinstance(parameter.default, int | float):
         return "N"
     return _longest(parameter).removeprefix("--").rpartition("-")[2].upper()
@@ -129,7 +129,7 @@ def _longest(option: Any) -> str:
 
 
 def _meaning(parameter: Any) -> str:
-    """Say what a parameter means, what it may be, and what it is where nobody says it."""
+    """Write the meaning of a parameter, its choices and its default."""
     notes = [
         ", ".join(_choices(parameter)),
         "required" if _is_option(parameter) and parameter.required else "",
@@ -154,7 +154,7 @@ def _value(default: Any) -> str:
 
 
 def _print_rows(rows: Rows, screen: "Console") -> None:
-    """Print names and meanings beside each other; a name that is too long has its meaning below it."""
+    """Print names and meanings in two columns; a long name has its meaning below."""
     from rich.text import Text
 
     column = min(max(len(name) for name, _ in rows), screen.width // 2 - INDENT - GAP)

@@ -1,4 +1,4 @@
-"""`attest`, `observe`, `history`, `ledger`: what people and probes write down, and where."""
+"""The commands `attest`, `observe`, `history`, `purge` and `ledger`: records, and soft-dropped objects."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,13 +9,14 @@ import typer
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import console, print_json, say
-from pipestate.errors import ConfigError, PipestateError
-from pipestate.plural import many
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.core.text import many
 
 if TYPE_CHECKING:
     from pipestate.ledger.history import Entry, Wanted
-    from pipestate.ledger.probes import Probed
     from pipestate.ledger.prune import Old
+    from pipestate.ledger.soft_drops import SoftDropped
+    from pipestate.probes.configured import Probed
 
 app = typer.Typer(help="Install the ledger, and keep it small.", no_args_is_help=True)
 
@@ -27,28 +28,28 @@ def attest(
         str,
         typer.Argument(
             metavar="[[RUNBOOK/]PHASE/]ID",
-            help="The sign-off, as its page names it.",
+            help="The sign-off, as the runbook names it.",
             autocompletion=complete.signoff,
         ),
     ],
-    by: Annotated[str, typer.Option("--by", metavar="WHO", help="Who says so: a name or an address.")],
+    by: Annotated[
+        str, typer.Option("--by", metavar="WHO", help="The person who signs: a name or an address.")
+    ],
     note: Annotated[
         str | None,
-        typer.Option(
-            "--note", metavar="TEXT", help="Where the proof is, such as a ticket.", show_default=False
-        ),
+        typer.Option("--note", metavar="TEXT", help="A reference, such as a ticket.", show_default=False),
     ] = None,
 ) -> None:
-    """Record a sign-off: that a person has done what the page asks for.
+    """Record a sign-off: a person confirms an item of the runbook.
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
-    from pipestate import db
-    from pipestate.chain.pages import pages_at
-    from pipestate.ledger.attestations import attest as write
-    from pipestate.ledger.attestations import find_signoff
+    from pipestate.database import connections as db
+    from pipestate.ledger.signoffs import attest as write
+    from pipestate.ledger.signoffs import find_signoff
+    from pipestate.project.phases import load_runbooks
 
-    books = pages_at(to.project, name, below=2)
+    books = load_runbooks(to.project, name, below=2)
     with db.writer(to.url) as connection:
         position = to.locate(connection)
         asked = find_signoff(name, books, position)
@@ -61,27 +62,29 @@ def observe(
     to: Target,
     facts: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A number that you know; as often as needed."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A number to record; repeatable."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Record numbers from outside of the database, for checks: those that probes find, and any that you give.
+    """Record numbers from outside the database, for checks: those of the probes, and those of --set.
 
-    Which probes are asked stands under \\[pipestate:observe] in alembic.ini.
+    The section \\[pipestate:observe] of alembic.ini names the probes.
 
     Example: pipestate observe --set open_tickets=12
     """
-    from pipestate import db
-    from pipestate.ledger import observations as book
-    from pipestate.ledger.probes import Probed, run_probes
+    from pipestate.database import connections as db
+    from pipestate.ledger import signoffs as book
+    from pipestate.probes.configured import Probed, reads_statements, run_probes, run_statements_probe
 
     given = dict(book.parse_fact(fact) for fact in facts or [])
     probed = [*run_probes(to.project), Probed("command line", given)]
-    refuse_nothing(probed)
+    if not reads_statements(to.project):
+        refuse_nothing(probed)
     with db.writer(to.url) as connection:
-        revision = to.locate(connection).current
+        position = to.locate(connection)
+        probed += run_statements_probe(to.project, connection, position)
         for each in probed:
-            book.observe(connection, each.facts, source=each.source, revision=revision)
+            book.observe(connection, each.facts, source=each.source, revision=position.current)
     show_facts({name: value for each in probed for name, value in each.facts.items()}, json_=json_)
     say_errors([each.error for each in probed if each.error is not None])
 
@@ -89,13 +92,13 @@ def observe(
 @project_options
 def history(
     to: Target,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many lines.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at most N entries.")] = 20,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="7d",
-            help="Only what is younger: 7d, 12h, or since 2026-01-20.",
+            help="Show only newer entries: 7d, 12h, or 2026-01-20.",
             show_default=False,
         ),
     ] = None,
@@ -104,7 +107,7 @@ def history(
         typer.Option(
             "--runbook",
             metavar="NAME",
-            help="Only what belongs to this page.",
+            help="Show only entries of this runbook.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
@@ -112,58 +115,100 @@ def history(
     event: Annotated[
         list[str] | None,
         typer.Option(
-            "--event", metavar="KIND", help="Only this: verify, sign-off, force, …; as often as needed."
+            "--event", metavar="KIND", help="Show only this kind: verify, sign-off, force, …; repeatable."
         ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show what was recorded: checks that ran, revisions, sign-offs, observations; the newest first.
+    """Show the ledger: runs, revisions, sign-offs, observations; the newest first.
 
-    Of a script that --sql wrote only its gates are there, not the revisions that it applied.
+    A script of --sql records its gates, not the revisions that it applied.
 
     Example: pipestate history --since 7d --event sign-off
     """
-    from pipestate import db
+    from pipestate.database import connections as db
     from pipestate.ledger.history import history as read
-    from pipestate.ledger.owners import require_shown
-    from pipestate.ledger.sources import installed_sources
+    from pipestate.ledger.history import installed_sources
+    from pipestate.ledger.state import require_shown
 
     wanted = wanted_lines(limit, since, runbook, event or [])
     others, errors = installed_sources()
     with db.reader(to.url) as connection:
         require_shown(connection, lambda: to.locate(connection))
         lines = read(connection, wanted, others=others)
-    show_entries(lines.entries, json_=json_)
+    show_entries(lines.entries, to, limit, json_=json_)
     say_errors([*errors, *lines.errors])
 
 
 def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list[str]) -> "Wanted":
-    """Put together which lines of the history are asked for."""
-    from pipestate.ledger.ages import parse_since
+    """Combine the filters of the history."""
+    from pipestate.core.durations import parse_since
     from pipestate.ledger.history import Wanted
 
     after = parse_since(since, now=datetime.now(UTC)) if since else None
     return Wanted(limit, after, runbook, frozenset(kinds))
 
 
-def show_entries(entries: "Sequence[Entry]", *, json_: bool) -> None:
-    from pipestate.render.history import as_data, as_table
+def show_entries(entries: "Sequence[Entry]", to: Target, limit: int, *, json_: bool) -> None:
+    from pipestate.cli.formats.plan import as_data, print_history
+    from pipestate.cli.formats.text import database_name
+    from pipestate.database.urls import shown
 
     if json_:
         print_json(as_data(entries))
         return
-    screen = console()
-    screen.print(as_table(entries, screen.width) if entries else "The ledger has no such entry.")
+    titles = {revision.id: revision.title for revision in to.chain}
+    print_history(entries, titles, database_name(shown(to.url)), console(), limit=limit)
+
+
+@project_options
+def purge(
+    to: Target,
+    older_than: Annotated[
+        str,
+        typer.Option("--older-than", metavar="30d", help="Only what was dropped longer ago: 30d, 12h, 45m."),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Drop soft-dropped tables and columns for good, after asking. No downgrade restores them after that.
+
+    Example: pipestate purge --older-than 30d
+    """
+    from pipestate.core.durations import parse_age
+    from pipestate.database import connections as db
+    from pipestate.migration import purge as archive
+
+    age = parse_age(older_than)
+    with db.writer(to.url) as connection:
+        revision = to.locate(connection).current
+        things = archive.find(connection, age)
+        show_soft_dropped(things, older_than)
+        if not things:
+            return
+        if not yes:
+            typer.confirm("Drop this for good?", abort=True, err=True)
+        kept = archive.drop(connection, things, revision=revision)
+    say(f"dropped all of it{'; the ledger says so' if kept else ''}", err=True)
+
+
+def show_soft_dropped(things: "list[SoftDropped]", older_than: str) -> None:
+    """List the objects to drop, or report that there are none."""
+    from pipestate.cli.formats.text import soft_dropped_as_lines
+
+    for line in soft_dropped_as_lines(things):
+        say(line)
+    if not things:
+        say(f"nothing was soft-dropped longer than {older_than} ago", err=True)
 
 
 @app.command()
 @project_options
 def install(to: Target) -> None:
-    """Create the ledger in this database, or bring an older one up to date. It creates nothing else.
+    """Create the ledger in this database, or update an older one.
 
     Example: pipestate ledger install
     """
-    from pipestate import db
+    from pipestate.database import connections as db
     from pipestate.ledger.install import install as create
 
     with db.writer(to.url) as connection:
@@ -173,23 +218,40 @@ def install(to: Target) -> None:
 
 @app.command()
 @project_options
+def adopt(to: Target) -> None:
+    """Count the records of a copied database here: its sign-offs, soaks and rehearsals.
+
+    A TEMPLATE copy or a restored dump brings the ledger of its original, and counts none of these.
+
+    Example: pipestate ledger adopt
+    """
+    from pipestate.database import connections as db
+    from pipestate.ledger.record import adopt as write
+
+    with db.writer(to.url) as connection:
+        adopted = write(connection, revision=to.locate(connection).current)
+    say(f"adopted {adopted}" if adopted else "nothing to adopt: every record is of this database", err=True)
+
+
+@app.command()
+@project_options
 def prune(
     to: Target,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="1y", help="Only what is older: 1y, 26w, 90d.")
+        str, typer.Option("--older-than", metavar="1y", help="Delete only older rows: 1y, 26w, 90d.")
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete old records, sign-offs and observations, after asking.
 
-    The records of a soak, everybody's latest word and the latest observation of each name stay, and so does what
-    migrations wrote. Checks on pipestate.observed see no further back than what is left: keep as much as they ask.
+    The records of a soak, the latest sign-off of each person, the latest observation of each name and the records of
+    migrations stay. Checks on pipestate.observed lose older observations: keep as many as they need.
 
     Example: pipestate ledger prune --older-than 1y
     """
-    from pipestate import db
+    from pipestate.core.durations import parse_age
+    from pipestate.database import connections as db
     from pipestate.ledger import prune as library
-    from pipestate.ledger.ages import parse_age
 
     age = parse_age(older_than, units="ywd")
     with db.writer(to.url) as connection:
@@ -204,7 +266,7 @@ def prune(
 
 
 def show_old(found: "list[Old]", older_than: str) -> None:
-    """Say what would be deleted and what checks lose by that, or that there is nothing."""
+    """List the rows to delete and the checks that lose history, or report that there are none."""
     for old in found:
         say(f"{old.table}: {many(old.rows, 'row')}")
         if old.looked_back_on:
@@ -214,8 +276,8 @@ def show_old(found: "list[Old]", older_than: str) -> None:
 
 
 def refuse_nothing(probed: "list[Probed]") -> None:
-    """Raise where nothing was found and nothing went wrong: an observation that says nothing helps nobody."""
-    from pipestate.ledger.probes import SECTION
+    """Raise if both observations and errors are absent."""
+    from pipestate.probes.configured import SECTION
 
     if any(each.facts or each.error for each in probed):
         return
@@ -235,7 +297,7 @@ def show_facts(facts: dict[str, float], *, json_: bool) -> None:
 
 
 def say_errors(errors: Sequence[PipestateError]) -> None:
-    """Say of each part that failed why; the first of them decides on the exit code."""
+    """Print each error; the first one decides the exit code."""
     for error in errors[1:]:
         say(f"pipestate: {error}", err=True)
     if errors:

@@ -1,4 +1,4 @@
-"""The `pipestate` command: its verbs, and the one place where errors become exit codes."""
+"""The `pipestate` command: its commands, and the one place that turns errors into exit codes."""
 
 import errno
 import gc
@@ -13,8 +13,8 @@ import typer
 from pipestate import __version__
 from pipestate.cli.commands import Commands
 from pipestate.cli.output import say
-from pipestate.config import shipped_root
-from pipestate.errors import PipestateError
+from pipestate.core.errors import PipestateError
+from pipestate.database.urls import shipped_root
 
 app = typer.Typer(
     cls=Commands,
@@ -58,22 +58,22 @@ def options(
 def main() -> None:
     gc.set_threshold(
         100_000, 50, 100
-    )  # a command lives for a second, and the default pace costs a tenth of it
+    )  # a command lives for a second; the default collection rate costs a tenth of it
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that does not know ✓ shows a question mark
+            stream.reconfigure(errors="replace")  # a terminal without ✓ shows a question mark
     try:
         try:
             app(prog_name="pipestate")
         finally:
             sys.stdout.flush()
     except PipestateError as error:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt but Python's own end
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only Python's shutdown is left
         say(f"pipestate: {error}", err=True)
         raise SystemExit(error.exit_code) from error
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # prevents a second flush at exit
         say(f"pipestate: cannot write the output: {error.strerror}", err=True)
         raise SystemExit(3) from error

@@ -1,10 +1,10 @@
-"""Options that commands share: which project, which database. A command asks for them with its first argument.
+"""Options that commands share: the project and the database. A command requests them by its first argument.
 
     @project_options
     def history(to: Target, limit: ...) -> None:
 
-The function gets a Target (a project and its database), the same with a database that need not be named (TargetIfAny),
-a Project, or what names one (Named); the command line has the options instead.
+The argument's type selects the options. Target is a project and its database; in TargetIfAny the database is
+optional. Project is a project alone, and Named holds the options that name one.
 """
 
 import inspect
@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestate.chain.calls import Calls
-from pipestate.chain.project import Named, Project, find_project
-from pipestate.config import known_url, resolve_url, shown
+from pipestate.database.urls import known_url, resolve_url, shown
+from pipestate.project.find import Calls, Named, Project, find_project
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pipestate.chain.graph import Chain
-    from pipestate.chain.position import Position
-    from pipestate.chain.version_table import Locator
+    from pipestate.project.graph import Chain, Position
+    from pipestate.project.version_table import Locator
 
 PROJECT_PANEL = "Which project"
 DATABASE_PANEL = "Which database"
@@ -84,7 +82,7 @@ DATABASE_OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A project, and the database that is meant."""
+    """A project, and the selected database."""
 
     project: Project
     url: "URL"
@@ -93,20 +91,20 @@ class Target:
 
     @cached_property
     def chain(self) -> "Chain":
-        from pipestate.chain.read import read_chain
+        from pipestate.project.revision_files import read_chain
 
         return read_chain(self.project)
 
     @cached_property
     def locate(self) -> "Locator":
-        """Say, on a connection, where the database stands in the chain."""
-        from pipestate.chain.version_table import locator
+        """The function that finds the database's place in the chain, on a connection."""
+        from pipestate.project.version_table import locator
 
         return locator(self.project, self.chain, self.version_table)
 
     def position(self) -> "Position":
-        """Connect, and say where the database stands."""
-        from pipestate import db
+        """Connect, and return the database's place in the chain."""
+        from pipestate.database import connections as db
 
         with db.reader(self.url) as connection:
             return self.locate(connection)
@@ -114,7 +112,7 @@ class Target:
 
 @dataclass(frozen=True)
 class TargetIfAny:
-    """A project, and the database that is meant where one is named at all."""
+    """A project, and the selected database, if any."""
 
     project: Project
     url: "URL | None"
@@ -129,7 +127,7 @@ def _make_target_if_any(project: Project, database_url: str | None, version_tabl
 def make_target(
     project: Project, database_url: str | None = None, version_table: str | None = None
 ) -> Target:
-    """Resolve the database's URL: the ini is asked only where nothing else names one."""
+    """Resolve the database's URL; the ini file is the last source."""
     url = resolve_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
     return Target(project, url, Calls(project.named, shown(url) if database_url else None), version_table)
 
@@ -139,7 +137,7 @@ def _named(config: str | None, section: str | None, scripts: str | None, shipped
 
 
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace a command's first argument, a Target, a TargetIfAny, a Project or a Named, by the options that name it."""
+    """Replace a command's first argument by its options: a Target, a TargetIfAny, a Project or a Named."""
     first, *rest = inspect.signature(function).parameters.values()
 
     def command(**given: Any) -> Any:
@@ -167,7 +165,7 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def with_options(
     command: Callable[..., Any], own: list[inspect.Parameter], options: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Give a function the signature that Typer makes a command of."""
+    """Give a function the signature from which Typer makes a command."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     shared = [
         inspect.Parameter(name, keyword, default=None, annotation=annotation)

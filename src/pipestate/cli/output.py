@@ -1,23 +1,24 @@
-"""Where results go: stdout or a file, in the format that was asked for."""
+"""Output of commands: stdout or a file, in the chosen format."""
 
 import errno
 import io
 import json
 import os
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from pipestate.errors import ConfigError, Unreachable
-from pipestate.paths import replace_text
-from pipestate.safe import json_text, plain_lines
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.core.paths import replace_text
+from pipestate.core.text import json_text, print_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipestate.chain.calls import Calls
     from pipestate.ledger.latest import Latest
+    from pipestate.project.find import Calls
     from pipestate.verify.report import Report
 
 
@@ -34,7 +35,7 @@ class Format(StrEnum):
 
 
 class Plain(StrEnum):
-    """The formats of what is no report of checks."""
+    """The formats of other reports."""
 
     CONSOLE = "console"
     JSON = "json"
@@ -42,7 +43,7 @@ class Plain(StrEnum):
 
 
 def console() -> "Console":
-    """Colour and width as the terminal has them; plain text, as wide as a log, into a pipe."""
+    """Make a console with the terminal's colour and width; a pipe gets plain text, as wide as a log."""
     from rich.console import Console
 
     if sys.stdout.isatty():
@@ -53,24 +54,7 @@ def console() -> "Console":
 
 def say(sentence: str, *, err: bool = False) -> None:
     """Print a sentence, or lines; on a terminal they are broken between words, and keep their indentation."""
-    stream = sys.stderr if err else sys.stdout
-    sentence = plain_lines(sentence)
-    if not stream.isatty():
-        print(sentence, file=stream)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    screen = Console(file=stream, highlight=False)
-    for line in sentence.split("\n"):
-        if Text(line).cell_len <= screen.width:
-            screen.print(Text(line), soft_wrap=True)
-            continue
-        indent = len(line) - len(line.lstrip(" "))
-        rest = indent + min(indent, 4)  # what belongs to an item stands further in than the next item
-        for number, part in enumerate(Text(line[indent:]).wrap(screen, screen.width - rest) or [Text()]):
-            part.rstrip()
-            screen.print(Text(" " * (rest if number else indent)).append_text(part), soft_wrap=True)
+    print_lines(sentence, sys.stderr if err else sys.stdout)
 
 
 def print_json(data: Any) -> None:
@@ -78,7 +62,7 @@ def print_json(data: Any) -> None:
 
 
 def put_json_line(data: Any) -> None:
-    """Print one line of JSON at once: whoever reads it should not wait for the others."""
+    """Print one line of JSON, and flush it: readers get each line at once."""
     print(json_text(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
 
 
@@ -88,25 +72,39 @@ def dumped(data: Any) -> str:
 
 
 def show(
-    report: "Report", form: Format, output: Path | None, calls: "Calls", latest: "Latest | None" = None
+    report: "Report",
+    form: Format,
+    output: Path | None,
+    calls: "Calls",
+    latest: "Latest | None" = None,
+    *,
+    verbose: bool = False,
+    most: int | None = None,
 ) -> None:
-    """Render the report; into the file, if one is named. The answer then goes to stderr, as warnings do."""
-    for warning in report.warnings:
-        say(f"warning: {warning}", err=True)
+    """Render the report, into a file if one is named; then print a file's answer and warnings on stderr."""
     if form is Format.CONSOLE and output is None:
-        from pipestate.render.console import print_report
+        from pipestate.cli.formats.console import print_report
 
-        print_report(report, console(), calls)
-        return
-    put(render(report, form, calls, latest), output, at_once=form is Format.OPENMETRICS)
+        print_report(report, console(), calls, verbose=verbose, most=most)
+    else:
+        text = render(report, form, calls, latest, verbose=verbose, most=most)
+        put(text, output, at_once=form is Format.OPENMETRICS)
     if output is not None:
-        from pipestate.render.text import closing_line
+        from pipestate.cli.formats.text import closing_line
 
         say(f"wrote {output}. {closing_line(report, calls)}", err=True)
+    warn(report.warnings)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr, after the answer."""
+    sys.stdout.flush()
+    for warning in warnings:
+        say(f"warning: {warning}", err=True)
 
 
 def refuse_unwritable(output: Path | None) -> None:
-    """Refuse a file that cannot be written, before long work is done for it; a device is nobody's new file."""
+    """Refuse a file that cannot be written, before long work; accept devices."""
     if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
         return
     if output.is_dir() or not os.access(output.parent, os.W_OK):
@@ -114,7 +112,7 @@ def refuse_unwritable(output: Path | None) -> None:
 
 
 def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
-    """Print a text, or write it to a file; `at_once` never lets anybody read a half of it."""
+    """Print a text, or write it to a file; `at_once` replaces the file as a whole."""
     if output is None:
         print(text)
         return
@@ -125,35 +123,43 @@ def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
         raise kind(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:
-    """Formats are loaded when they are used: a command starts no slower for those it does not need."""
+def render(
+    report: "Report",
+    form: Format,
+    calls: "Calls",
+    latest: "Latest | None" = None,
+    *,
+    verbose: bool = False,
+    most: int | None = None,
+) -> str:
+    """Render the report; import only the chosen format, so that commands start fast."""
     if form is Format.JSON:
-        from pipestate.render.machine import as_json
+        from pipestate.cli.formats.json import as_json
 
         return as_json(report)
     if form is Format.JUNIT:
-        from pipestate.render.junit import as_junit
+        from pipestate.cli.formats.ci import as_junit
 
         return as_junit(report)
     if form is Format.GITHUB:
-        from pipestate.render.github import as_github
+        from pipestate.cli.formats.ci import as_github
 
         return as_github(report, calls)
     if form is Format.MARKDOWN:
-        from pipestate.render.markdown import as_markdown
+        from pipestate.cli.formats.ci import as_markdown
 
         return as_markdown(report, calls)
     if form is Format.OPENMETRICS:
-        from pipestate.render.openmetrics import as_openmetrics
+        from pipestate.cli.formats.openmetrics import as_openmetrics
 
         return as_openmetrics(report, latest)
     if form is not Format.CONSOLE:
         assert_never(form)
     from rich.console import Console
 
-    from pipestate.render.console import print_report
+    from pipestate.cli.formats.console import print_report
 
     plain = Console(highlight=False, width=LOG_WIDTH, no_color=True, file=io.StringIO())
-    print_report(report, plain, calls)
+    print_report(report, plain, calls, verbose=verbose, most=most)
     assert isinstance(plain.file, io.StringIO)
     return plain.file.getvalue().rstrip()

@@ -1,4 +1,4 @@
-"""How far long work is: on stderr, where that is a terminal, and gone at the end; nothing otherwise."""
+"""Progress of long work, on stderr if that is a terminal; it disappears at the end."""
 
 import sys
 import threading
@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from pipestate.progress import Checking, Progress, untold, unwatched
-from pipestate.safe import plain
+from pipestate.core.progress import Checking, Progress, no_progress, unwatched
+from pipestate.core.text import plain
 
 BAR_EVERY_S = 0.1
 CHECKING_AFTER_S = 1.0
@@ -15,9 +15,9 @@ CHECKING_AFTER_S = 1.0
 
 @contextmanager
 def progress(what: str, unit: str) -> Iterator[Progress]:
-    """Rate and time left beside it; what it is told too often, it leaves out."""
+    """Show a bar with rate and time left; skip updates that come too fast."""
     if not sys.stderr.isatty():
-        yield untold
+        yield no_progress
         return
     import rich.progress
     from rich.console import Console
@@ -41,9 +41,9 @@ def progress(what: str, unit: str) -> Iterator[Progress]:
 
 @contextmanager
 def stopwatch() -> Iterator[Callable[[str], None]]:
-    """Show a line with what runs now and how long it has; each text that is told begins anew.
+    """Show the current step and its duration; each new text restarts the clock.
 
-    It is drawn twice a second: what is measured meanwhile must not notice.
+    It refreshes twice a second, so as not to disturb measurements.
     """
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -61,7 +61,7 @@ def stopwatch() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def checking() -> Iterator[Checking]:
-    """Say which check is running, how many of how many, and for how long; after a second, and until the end."""
+    """Show the running check, its number and the duration, after the first second."""
     if not sys.stderr.isatty():
         yield unwatched
         return
@@ -78,7 +78,7 @@ def checking() -> Iterator[Checking]:
             yield tell
         finally:
             timer.cancel()
-            timer.join()  # what it has begun to show is taken away behind this
+            timer.join()  # the timer may have begun to show; the stack removes that
 
 
 def _show(shown: ExitStack, now: list[str], began: float) -> None:

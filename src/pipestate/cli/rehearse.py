@@ -1,4 +1,4 @@
-"""`rehearse` and `compat`: the pending revisions on a clone, what production will feel and what will break."""
+"""`rehearse` and `compat`: run the pending revisions on a clone; report waits and broken statements."""
 
 import re
 import sys
@@ -12,17 +12,26 @@ import typer
 from pipestate.cli.clone import Where, clone_options, job_on, tell
 from pipestate.cli.options import AsJson, TargetIfAny, project_options
 from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
-from pipestate.errors import ConfigError
-from pipestate.safe import plain_lines
+from pipestate.core.errors import ConfigError
+from pipestate.core.text import plain_lines
 
 if TYPE_CHECKING:
     from pipestate.rehearse.compat import Compat
-    from pipestate.rehearse.felt import Rehearsal
+    from pipestate.rehearse.impact import Rehearsal
     from pipestate.rehearse.trace import Begun
 
 WIDEST = 100
 To = Annotated[
     str, typer.Option("--to", metavar="REV", help="How far: a revision, a branch, head, or heads.")
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="REV",
+        help="Apply revisions up to this one without judging them.",
+        show_default=False,
+    ),
 ]
 Record = Annotated[
     bool,
@@ -40,6 +49,7 @@ def rehearse(
     production: TargetIfAny,
     where: Where,
     to: To = "heads",
+    from_: From = None,
     max_stall: Annotated[
         str | None,
         typer.Option(
@@ -59,20 +69,26 @@ def rehearse(
 ) -> None:
     """Run the pending revisions on a clone, and say which locks they take and who would wait.
 
-    Exit code 0: rehearsed, and with --max-stall within the limit; 1: over it, or a revision failed.
+    Exit code 1: over --max-stall, a revision failed, or a write that worked before fails after it.
 
     Example: pipestate rehearse --on postgresql://app@localhost/clone --max-stall 500ms
     """
-    from pipestate.chain.target import find_targets
+    from pipestate.project.graph import find_targets
     from pipestate.rehearse.run import rehearse
 
     refuse_unwritable(output)
     where.require_rows({"--max-stall": max_stall, "--record": record})
     limit = milliseconds(max_stall)
-    with job_on(production, where, to, record=record) as job, progress_on_stderr() as (said, begins):
-        targets = find_targets(job.chain, to)
+    with job_on(production, where, to, from_, record=record) as job, progress_on_stderr() as (said, begins):
         found = rehearse(
-            job, targets, limit, said, there_and_back=there_and_back, record=record, begins=begins
+            job,
+            find_targets(job.chain, to),
+            limit,
+            said,
+            since=find_targets(job.chain, from_) if from_ is not None else (),
+            there_and_back=there_and_back,
+            record=record,
+            begins=begins,
         )
     show_rehearsal(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
@@ -92,6 +108,7 @@ def compat(
         ),
     ],
     to: To = "heads",
+    from_: From = None,
     record: Record = False,
     json_: AsJson = False,
     form: Form = Plain.CONSOLE,
@@ -103,21 +120,23 @@ def compat(
 
     Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
     """
-    from pipestate.chain.target import find_targets
+    from pipestate.project.graph import find_targets
     from pipestate.rehearse.compat import compat
     from pipestate.rehearse.statements import read_statements
 
     refuse_unwritable(output)
     given = read_statements(statements, where.source(production))
-    with job_on(production, where, to, record=record) as job, progress_on_stderr() as (said, begins):
-        found = compat(job, find_targets(job.chain, to), given, said, record=record, begins=begins)
+    with job_on(production, where, to, from_, record=record) as job, progress_on_stderr() as (said, begins):
+        targets = find_targets(job.chain, to)
+        since = find_targets(job.chain, from_) if from_ is not None else ()
+        found = compat(job, targets, given, said, since=since, record=record, begins=begins)
     show_compat(found, Plain.JSON if json_ else form, output)
     raise typer.Exit(found.exit_code)
 
 
 @contextmanager
 def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
-    """Tell on stderr how far it is: each part a line; on a terminal one line with the revision and the time."""
+    """Report progress on stderr: a line for each part; on a terminal one line with revision and time."""
     from pipestate.cli.progress import stopwatch
 
     with stopwatch() as watch:
@@ -127,9 +146,7 @@ def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Beg
 
 def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.render.rehearse import rehearsal_as_lines
-    from pipestate.render.rehearse_data import rehearsal_as_data
-    from pipestate.render.rehearse_markdown import rehearsal_as_markdown
+    from pipestate.cli.formats.rehearse import rehearsal_as_data, rehearsal_as_lines, rehearsal_as_markdown
 
     if form is Plain.CONSOLE:
         _show_lines(rehearsal_as_lines(found, min(console().width, WIDEST)), output)
@@ -139,7 +156,7 @@ def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None
 
 def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.render.compat import compat_as_data, compat_as_lines, compat_as_markdown
+    from pipestate.cli.formats.compat import compat_as_data, compat_as_lines, compat_as_markdown
 
     if form is Plain.CONSOLE:
         _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)

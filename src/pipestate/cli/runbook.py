@@ -1,4 +1,4 @@
-"""`runbook lint` and `runbook show`: without a database."""
+"""The commands `runbook lint` and `runbook show`: they need no database."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.chain.project import Named, Project, find_project
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, project_options
 from pipestate.cli.output import console, print_json, say
-from pipestate.errors import PipestateError
-from pipestate.plural import many
+from pipestate.core.errors import PipestateError
+from pipestate.core.text import many
+from pipestate.project.find import Named, Project, find_project
 
 if TYPE_CHECKING:
-    from pipestate.runbook.finding import Finding
+    from pipestate.runbook.model import Finding
 
 
 class Dialect(StrEnum):
@@ -36,21 +36,20 @@ def lint(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Check the pages themselves: what is wrong, in which line, and how to fix it.
+    """Check the runbooks: what is wrong, in which line, and how to fix it.
 
     Exit code 0: nothing was found; 2: something was.
 
     Example: pipestate runbook lint runbooks/orders.md
     """
-    from pipestate.chain.lint import lint
-    from pipestate.chain.pages import require_pages
-    from pipestate.runbook.files import pages_of
+    from pipestate.project.phases import lint, require_runbooks
+    from pipestate.runbook.files import all_runbook_files
 
     project = project_if_any(named) if paths else find_project(named)
     files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
     if not files and project is not None:
-        require_pages(project)
-    pages = pages_of(files)
+        require_runbooks(project)
+    pages = all_runbook_files(files)
     findings = lint(pages, project)
     show_findings(pages, findings, json_=json_)
     say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
@@ -58,18 +57,25 @@ def lint(
 
 
 def show_findings(pages: Sequence[Path], findings: "Sequence[Finding]", *, json_: bool) -> None:
-    from pipestate.render.lint import findings_as_data
-
+    """Print the findings; `lint.schema.json` describes the JSON."""
     if json_:
-        print_json(findings_as_data(pages, findings))
+        print_json(
+            {
+                "schema_version": 1,
+                "ok": not findings,
+                "runbooks": [str(page) for page in pages],
+                "findings": [
+                    {"path": each.path, "line": each.line, "message": each.message} for each in findings
+                ],
+            }
+        )
         return
     for finding in findings:
         say(str(finding))
 
 
 def _every_file(project: Project) -> list[Path]:
-    from pipestate.runbook.files import without_page
-    from pipestate.runbook.find import runbook_files
+    from pipestate.runbook.files import runbook_files, without_page
 
     return [*runbook_files(project.runbooks), *without_page(project.runbooks)]
 
@@ -101,9 +107,8 @@ def show(
 
     Example: pipestate runbook show orders --phase readiness
     """
-    from pipestate.render.phase import as_sql
-    from pipestate.render.runbook import print_runbook
-    from pipestate.runbook.find import find_runbooks
+    from pipestate.cli.formats.runbook import as_sql, print_runbook
+    from pipestate.runbook.files import find_runbooks
 
     (runbook,) = find_runbooks([name], project.runbooks)
     if phase is None:
@@ -113,7 +118,7 @@ def show(
 
 
 def project_if_any(named: Named) -> Project | None:
-    """Find the project to which the files may belong: where none is named, none is needed."""
+    """Find the project of the files; return None if none is named and none is found."""
     try:
         return find_project(named)
     except PipestateError:

@@ -1,96 +1,185 @@
-"""`plan` and `status`: where the database is, and how things stand."""
+"""The commands `plan`, `status`, `drift` and `report`: they read one database and change nothing."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli import complete
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import console, print_json, say
-from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout
+from pipestate.cli.output import console, print_json, put, refuse_unwritable, say, warn
+from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout, Verbose, locating
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from pipestate.cli.watch import Draw
+    from pipestate.ledger.soft_drops import SoftDropped
+    from pipestate.project.graph import Position
     from pipestate.runbook.model import Runbook
-    from pipestate.standing.model import Standing
+    from pipestate.status.model import Status
+    from pipestate.status.plan import ChainPlan
+    from pipestate.verify.report import Report
 
 EVERY_S = 5.0
+STDOUT = Path("-")
+Runbooks = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUNBOOK",
+        help="Names, or paths of .md files; else all default runbooks.",
+        show_default=False,
+        autocompletion=complete.runbook,
+    ),
+]
 
 
 @project_options
-def plan(to: Target, json_: AsJson = False) -> None:
-    """Show where the database is, which revisions wait for which gate, and what to do next.
+def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
+    """Show the next step, the database's revision, and the gates of pending revisions.
 
     Example: pipestate plan
     """
-    from pipestate.chain.revisions import refuse_wrong_revisions
-    from pipestate.render.plan import plan_as_data, print_plan
-    from pipestate.runbook.find import every_runbook
-    from pipestate.verify.plan import plan
-    from pipestate.verify.run import verify
-    from pipestate.verify.select import find_phases
+    from pipestate.cli.formats.plan import plan_as_data, print_plan
 
-    books = every_runbook(to.project.runbooks)
-    refuse_wrong_revisions(to.chain, books, to.project.named)
-    phases = find_phases([book for book in books if book.default])
-    found = plan(to.chain, verify(to.url, phases, to.locate), to.calls)
+    found, report, dropped = planned(to)
     if json_:
         print_json(plan_as_data(found))
     else:
-        print_plan(found, console())
+        print_plan(found, report.database, console(), verbose=verbose, dropped=dropped)
+
+
+def planned(to: Target) -> "tuple[ChainPlan, Report, list[SoftDropped]]":
+    """Combine the chain, the gates of the default runbooks and soft-dropped objects; refuse a wrong `opens`."""
+    from pipestate.ledger.soft_drops import readable_soft_drops
+    from pipestate.project.phases import resolve_opens
+    from pipestate.runbook.files import every_runbook
+    from pipestate.status.plan import plan
+    from pipestate.verify.run import verify
+    from pipestate.verify.select import find_phases
+
+    books = resolve_opens(to.chain, every_runbook(to.project.runbooks), to.project.named)
+    phases = find_phases([book for book in books if book.default])
+    said: list[str] = []
+    dropped: list[SoftDropped] = []
+    find = locating(to, said.append)
+
+    def locate(connection: "Connection") -> "Position":
+        position = find(connection)
+        dropped.extend(readable_soft_drops(connection))
+        return position
+
+    report = verify(to.url, phases, locate)
+    warn(said)
+    return plan(to.chain, report, to.calls), report, dropped
 
 
 @project_options
 def status(
     to: Target,
-    runbooks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUNBOOK",
-            help="Names, or paths of .md files; else all that run by default.",
-            show_default=False,
-            autocompletion=complete.runbook,
-        ),
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay, and look again every 5 seconds.")] = False,
+    runbooks: Runbooks = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep running, and refresh every 5 seconds.")
+    ] = False,
     every: Annotated[
         float | None,
         typer.Option(
-            "--every", metavar="SECONDS", min=0.5, help="Watch, and look so often.", show_default=False
+            "--every",
+            metavar="SECONDS",
+            min=0.5,
+            help="Refresh so often; implies --watch.",
+            show_default=False,
         ),
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
+    verbose: Verbose = False,
 ) -> None:
-    """Show how things stand: which gates are open, since when, and when the others can open.
+    """Show which gates are open, since when, and when the others can open.
 
-    With that: what is missing, who has signed and how long it holds, what probes saw, and the pages' views.
+    It lists failed checks, sign-offs and their expiry, observations, and the views of the runbooks.
 
     Example: pipestate status
 
     Example: pipestate status orders --watch
     """
     from pipestate.cli import watch as again
-    from pipestate.render.status import print_status
-    from pipestate.render.status_data import status_as_data
+    from pipestate.cli.formats.status import print_status, status_as_data
 
     if watch or every is not None:
         again.refuse_json(json_)
-        again.watch(lambda: drawn(to, runbooks or [], timeout), every or EVERY_S)
+        again.watch(lambda: drawn(to, runbooks or [], timeout, verbose=verbose), every or EVERY_S)
         return
     standing = look(to, runbooks or [], timeout)
-    for warning in standing.warnings:
-        say(f"warning: {warning}", err=True)
     if json_:
         print_json(status_as_data(standing))
     else:
-        print_status(standing, console(), to.calls)
+        print_status(standing, console(), to.calls, verbose=verbose)
+    warn(standing.warnings)
 
 
-def look(to: Target, names: list[str], timeout: float) -> "Standing":
-    """Collect how the pages stand that are named, or the default ones."""
-    from pipestate import db
-    from pipestate.standing.collect import collect
+@project_options
+def drift(to: Target, json_: AsJson = False) -> None:
+    """Show what differs from the schema that the last guarded run recorded.
+
+    Exit code 0: nothing differs; 1: something does; 2: no record; 3: not evaluated.
+
+    Example: pipestate drift
+    """
+    from pipestate.cli.formats.json import drift_as_data
+    from pipestate.cli.formats.status import drift_as_lines
+    from pipestate.database import connections as db
+    from pipestate.ledger.drift import require_drift
+    from pipestate.ledger.state import require_shown
+
+    with db.reader(to.url) as connection:
+        require_shown(connection, lambda: to.locate(connection))
+        found = require_drift(connection)
+    if json_:
+        print_json(drift_as_data(found))
+    else:
+        say("\n".join(drift_as_lines(found)))
+    raise typer.Exit(1 if found.sentence else 0)
+
+
+@project_options
+def report(
+    to: Target,
+    runbooks: Runbooks = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page there; - is stdout.")
+    ],
+    days: Annotated[int, typer.Option("--days", min=1, max=3660, help="How far back the charts go.")] = 30,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Write a page for a browser: gates, sign-offs, numbers over time, the runbooks' text with its verdicts.
+
+    It needs nothing else and works offline. Exit code 0: it is written, whatever the gates say.
+
+    Example: pipestate report --output report.html
+    """
+    from pipestate.database import connections as db
+    from pipestate.report.gather import gather
+    from pipestate.report.page import render_page
+
+    file = None if output == STDOUT else output
+    refuse_unwritable(file)
+    books = chosen(to, runbooks or [])
+    with db.reader(to.url) as connection:
+        gathered = gather(connection, to.url, books, to.locate(connection), days=days, timeout_s=timeout)
+    page = render_page(gathered, to.calls)
+    put(page, file, at_once=True)
+    if gathered.standing.forged:
+        say(f"warning: {gathered.standing.no_ledger}", err=True)
+    if file is not None:
+        say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)
+
+
+def look(to: Target, names: list[str], timeout: float) -> "Status":
+    """Collect the status of the named runbooks, or of the default ones."""
+    from pipestate.database import connections as db
+    from pipestate.status.collect import collect
     from pipestate.verify.select import find_phases
 
     phases = find_phases(chosen(to, names))
@@ -99,19 +188,18 @@ def look(to: Target, names: list[str], timeout: float) -> "Standing":
 
 
 def chosen(to: Target, names: list[str]) -> "list[Runbook]":
-    """Load the pages that are named, or the default ones, if any; one whose `opens` is broken is refused."""
-    from pipestate.chain.revisions import refuse_wrong_revisions
-    from pipestate.runbook.find import default_runbooks, find_runbooks
+    """Load the named runbooks, else the default ones; refuse one with a wrong `opens`."""
+    from pipestate.project.phases import resolve_opens
+    from pipestate.runbook.files import default_runbooks, find_runbooks
 
     directory = to.project.runbooks
     books = find_runbooks(names, directory) if names else default_runbooks(directory)
-    refuse_wrong_revisions(to.chain, books, to.project.named)
-    return books
+    return resolve_opens(to.chain, books, to.project.named)
 
 
-def drawn(to: Target, names: list[str], timeout: float) -> "Draw":
-    """Look once, and return what draws that for a width."""
-    from pipestate.render.status import status_picture
+def drawn(to: Target, names: list[str], timeout: float, *, verbose: bool) -> "Draw":
+    """Collect the status once, and return a function that draws it for a width."""
+    from pipestate.cli.formats.status import status_picture
 
     standing = look(to, names, timeout)
-    return lambda width: status_picture(standing, width, to.calls)
+    return lambda width: status_picture(standing, width, to.calls, verbose=verbose)

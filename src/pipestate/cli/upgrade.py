@@ -1,5 +1,6 @@
-"""`pipestate upgrade`: as far as the gates let it."""
+"""The commands `upgrade`, `downgrade` and `ready`."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,7 +9,7 @@ from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from pipestate.environment.upgrade import Climb, Climbed
+    from pipestate.migration.upgrade import Upgrade, UpgradeResult
 
 
 @project_options
@@ -19,60 +20,121 @@ def upgrade(
         typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads."),
     ] = "heads",
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where a gate is closed: what stands behind it waits.")
+        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
     ] = False,
     json_: AsJson = False,
 ) -> None:
     """Upgrade as far as the gates allow, through the project's own env.py.
 
-    Exit code 0: all is applied or, with --hold, waits; 1: a gate is closed.
+    Exit code 1: a gate is closed; with --hold, a revision without a gate stays pending behind it.
 
     Example: pipestate upgrade --hold
     """
-    from pipestate.chain.target import find_targets
-    from pipestate.environment.upgrade import climb
+    from pipestate.migration.upgrade import upgrade
+    from pipestate.project.graph import find_targets
 
-    climbed = climb(climb_of(to), find_targets(to.chain, target))
+    result = upgrade(upgrade_of(to), find_targets(to.chain, target))
     if json_:
-        print_json(as_data(climbed))
+        print_json(as_data(result))
     else:
-        tell(climbed, hold=hold)
-    raise typer.Exit(1 if climbed.closed and not hold else 0)
+        show(result, hold=hold)
+    raise typer.Exit(1 if result.held_ungated or (result.closed and not hold) else 0)
 
 
-def climb_of(to: Target) -> "Climb":
-    """Collect what an upgrade needs; a page whose `opens` is broken is refused."""
-    from pipestate.chain.revisions import refuse_wrong_revisions
-    from pipestate.environment.upgrade import Climb
-    from pipestate.runbook.find import every_runbook
+@project_options
+def downgrade(
+    to: Target,
+    target: Annotated[
+        str, typer.Argument(metavar="REV", help="Where to stop: a revision, -1 for one step, or base.")
+    ],
+    json_: AsJson = False,
+) -> None:
+    """Downgrade to a revision, through the project's own env.py. A contract restores what it dropped.
 
-    books = every_runbook(to.project.runbooks)
-    refuse_wrong_revisions(to.chain, books, to.project.named)
-    opened = {revision for book in books for phase in book.phases for revision in phase.opens}
-    asking = {revision.id for revision in to.chain if revision.gates}
-    return Climb(to.url, to.project, to.chain, to.locate, frozenset(opened | asking))
+    Example: pipestate downgrade -1
+    """
+    from pipestate.core.errors import ConfigError
+    from pipestate.migration.upgrade import downgrade
 
-
-def tell(climbed: "Climbed", *, hold: bool) -> None:
-    """Say what was applied, and what waits for which gate."""
-    after = climbed.after or "base"
-    if climbed.applied:
-        say(f"upgraded from {climbed.before or 'base'} to {after}: {', '.join(climbed.applied)}")
+    if target.startswith("-") and not target[1:].isdecimal():
+        raise ConfigError(f"{target} is no option and no revision: write a revision, -1, or base")
+    result = downgrade(upgrade_of(to), target)
+    if json_:
+        print_json({"before": result.before, "after": result.after, "reverted": result.reverted})
+    elif result.reverted:
+        reverted = ", ".join(result.reverted)
+        say(f"downgraded from {result.before} to {result.after or 'base'}: {reverted}")
     else:
-        say(f"at {after}: nothing {'was applied' if climbed.closed else 'to apply'}")
-    for revision, error in climbed.closed.items():
+        say(f"at {result.after or 'base'}: nothing to downgrade")
+
+
+@project_options
+def ready(
+    to: Target,
+    wait: Annotated[
+        str | None,
+        typer.Option("--wait", metavar="5m", help="How long to wait until it is.", show_default=False),
+    ] = None,
+) -> None:
+    """Say whether the database has every revision that this code knows. It takes no lock.
+
+    Exit code 0: it is at head, or ahead by revisions that this code does not know; 1: behind; 3: not reached.
+
+    Example: pipestate ready --wait 5m
+    """
+    from pipestate.core.durations import parse_age
+    from pipestate.project.ready import read_readiness, wait_until_ready
+
+    patience = parse_age(wait, option="--wait", units="dhms").total_seconds() if wait is not None else 0.0
+    ask = partial(read_readiness, to.url, to.locate)
+    found = wait_until_ready(ask, patience, lambda why: say(why, err=True))
+    say(found.sentence)
+    raise typer.Exit(0 if found.ok else 1)
+
+
+def upgrade_of(to: Target) -> "Upgrade":
+    """Collect the inputs of an upgrade."""
+    from pipestate.migration.upgrade import make_upgrade
+
+    return make_upgrade(to.project, to.chain, to.locate, to.url)
+
+
+def show(result: "UpgradeResult", *, hold: bool) -> None:
+    """Print applied revisions, closed gates, and every held-back revision."""
+    after = result.after or "base"
+    if result.applied:
+        say(f"upgraded from {result.before or 'base'} to {after}: {', '.join(result.applied)}")
+    else:
+        say(f"at {after}: nothing {'was applied' if result.closed else 'to apply'}")
+    for revision, error in result.closed.items():
         say(f"{revision} waits: {error}", err=not hold)
+    if result.held:
+        say(f"held back: {', '.join(result.held)}", err=not hold)
+    if result.held_ungated:
+        gates = [
+            f"pipestate gate {runbook.name}/{phase.name}"
+            for error in result.closed.values()
+            for runbook, phase in error.report.phases()
+        ]
+        say(
+            f"pipestate: {', '.join(result.held_ungated)} asked no gate, and new code may need it. "
+            f"These commands say what closes the gates: {'; '.join(gates)}",
+            err=True,
+        )
 
 
-def as_data(climbed: "Climbed") -> dict[str, Any]:
-    """The same as JSON has it."""
+def as_data(result: "UpgradeResult") -> dict[str, Any]:
+    """Return the same as data for JSON."""
     return {
-        "before": climbed.before,
-        "after": climbed.after,
-        "applied": climbed.applied,
+        "before": result.before,
+        "after": result.after,
+        "applied": result.applied,
         "waiting": [
             {"revision": revision, "gate": f"{runbook.name}/{phase.name}", "why": str(error)}
-            for revision, error in climbed.closed.items()
+            for revision, error in result.closed.items()
             for runbook, phase in error.report.phases()
+        ],
+        "held": [
+            {"revision": revision, "gated": revision not in result.held_ungated} for revision in result.held
         ],
     }

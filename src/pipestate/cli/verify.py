@@ -1,7 +1,8 @@
-"""`pipestate verify` and `pipestate gate`: run the runbook, read-only."""
+"""The commands `verify` and `gate`: they run the runbooks' checks, read-only."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,31 +14,47 @@ from pipestate.cli.notify import failure_notified, find_news, find_webhooks, tel
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import Format, put, say, show
 from pipestate.cli.progress import checking
-from pipestate.config import shown
-from pipestate.errors import PipestateError
-from pipestate.interrupt import Interrupted, telling
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.database.interrupt import Interrupted, telling
+from pipestate.database.urls import shown
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from pipestate.cli.notify import Webhook
     from pipestate.ledger.latest import Latest
+    from pipestate.project.graph import Position
     from pipestate.runbook.model import Runbook
     from pipestate.verify.report import Report
-    from pipestate.webhook import Webhook
 
 DEFAULT_TIMEOUT_S = 30.0
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long one check may take.")
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit of one check.")
 ]
 Jobs = Annotated[
     int,
-    typer.Option("--jobs", metavar="N", min=1, max=32, help="How many checks run at once, on one snapshot."),
+    typer.Option("--jobs", metavar="N", min=1, max=32, help="Run N checks at once, on one snapshot."),
 ]
 
+ALL_ROWS = 2_000_000_000
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="List passed checks, revisions or gates as well.")
+]
+Evidence = Annotated[
+    str | None,
+    typer.Option(
+        "--evidence",
+        metavar="N",
+        help="Show N rows of evidence for each failed check, or all.",
+        show_default=False,
+    ),
+]
 Phases = Annotated[
     list[str] | None,
     typer.Option(
         "--phase",
         metavar="PHASE",
-        help="Only this one: PHASE, or RUNBOOK/PHASE; as often as needed.",
+        help="Run only this phase; repeatable. Write PHASE or RUNBOOK/PHASE.",
         show_default=False,
         autocompletion=complete.phase,
     ),
@@ -51,7 +68,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="RUNBOOK",
-            help="Names, or paths of .md files; else all that run by default.",
+            help="Names, or paths of .md files; else all default runbooks.",
             show_default=False,
             autocompletion=complete.runbook,
         ),
@@ -59,7 +76,7 @@ def verify(
     phases: Phases = None,
     json_: AsJson = False,
     form: Annotated[
-        Format, typer.Option("--format", metavar="FORMAT", help="How to print the report.")
+        Format, typer.Option("--format", metavar="FORMAT", help="Format of the report.")
     ] = Format.CONSOLE,
     output: Annotated[
         Path | None,
@@ -73,36 +90,40 @@ def verify(
         typer.Option(
             "--notify",
             metavar="URL",
-            help="With --record: a webhook to tell when a gate opens or closes; repeatable.",
+            help="Notify this webhook when a gate opens or closes; needs --record, repeatable.",
             show_default=False,
         ),
     ] = None,
     apply_migration: Annotated[
-        bool, typer.Option("--apply-migration", help="First upgrade up to the first gate.")
+        bool, typer.Option("--apply-migration", help="Upgrade to the first gate before the checks run.")
     ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
+    evidence: Evidence = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Run the checks of the runbooks, and say which gates are open. It only reads, and all checks see one snapshot.
+    """Run the checks of the runbooks, and say which gates are open. The checks only read, and all of them see one snapshot.
 
-    Exit code 0: all blocking checks passed; 1: one failed; 2: wrong usage, or nothing to check; 3: not evaluated.
+    Exit codes: 0 all blocking checks passed; 1 one failed; 2 wrong usage, or no check ran; 3 could not be evaluated.
 
     Example: pipestate verify --phase readiness
 
     Example: pipestate verify --format junit --output report.xml
     """
-    from pipestate.chain.pages import find_pages
+    from pipestate.project.phases import locate_runbooks
 
     chosen = Format.JSON if json_ else form
+    most = parse_evidence(evidence)
     webhooks = find_webhooks(notify, record=record)
     with errors_for_machines(to, chosen, output), failure_notified(webhooks, to):
-        books = find_pages(to.project, runbooks or [], phases or [])
+        books = locate_runbooks(to.project, runbooks or [], phases or [])
         if apply_migration:
             upgrade_ungated(to)
-        report = check(to, books, phases or [], timeout=timeout, jobs=jobs)
+        report = check(to, books, phases or [], timeout=timeout, jobs=jobs, most=most)
         if record:
             write_down(to, report, webhooks)
-    show(report, chosen, output, to.calls, latest_of(to) if chosen is Format.OPENMETRICS else None)
+    latest = latest_of(to) if chosen is Format.OPENMETRICS else None
+    show(report, chosen, output, to.calls, latest, verbose=verbose, most=most)
     raise typer.Exit(report.exit_code)
 
 
@@ -113,39 +134,55 @@ def gate(
         str,
         typer.Argument(
             metavar="[RUNBOOK/]PHASE",
-            help="The phase; with its runbook, where several have one of that name.",
+            help="The phase, with its runbook where the name is ambiguous.",
             autocompletion=complete.phase,
         ),
     ],
     wait: Annotated[
         str | None,
-        typer.Option("--wait", metavar="30m", help="How long to wait for it to open.", show_default=False),
+        typer.Option("--wait", metavar="30m", help="Wait so long for the gate to open.", show_default=False),
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     jobs: Jobs = 1,
+    evidence: Evidence = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Say whether a gate is open and, if it is not, what is missing.
+    """Say whether a gate is open, and which checks keep it closed.
 
-    Exit code 0: it is open; 1: it is closed; 2: wrong usage, or nothing to check; 3: not evaluated.
+    Exit codes: 0 open; 1 closed; 2 wrong usage, or no check ran; 3 could not be evaluated.
 
     Example: pipestate gate readiness && alembic upgrade head
     """
-    from pipestate.chain.pages import pages_at
+    from pipestate.project.phases import load_runbooks
 
     chosen = Format.JSON if json_ else Format.CONSOLE
+    most = parse_evidence(evidence)
     with errors_for_machines(to, chosen):
-        books = pages_at(to.project, phase)
-        ask = partial(check, to, books, [phase], timeout=timeout, jobs=jobs, trusting=False)
+        books = load_runbooks(to.project, phase)
+        ask = partial(
+            check, to, books, [phase], timeout=timeout, jobs=jobs, trusting=False, command="gate", most=most
+        )
         report = ask() if wait is None else ask_until_open(ask, phase, wait)
-    show(report, chosen, None, to.calls)
+    show(report, chosen, None, to.calls, verbose=verbose, most=most)
     raise typer.Exit(report.exit_code)
 
 
+def parse_evidence(asked: str | None) -> int | None:
+    """Read `--evidence`: a number of rows, or all of them."""
+    if asked is None:
+        return None
+    if asked == "all":
+        return ALL_ROWS
+    if not (asked.isascii() and asked.isdigit() and 0 < int(asked) <= ALL_ROWS):
+        raise ConfigError(f"--evidence {asked}: give a number of rows from 1 on, or all")
+    return int(asked)
+
+
 def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Report":
-    """Ask until the gate is open or the time is over; say on stderr what is missing, when that changes."""
-    from pipestate.ledger.ages import parse_age
-    from pipestate.verify.wait import wait_for_opening
+    """Evaluate until the gate is open or the time is over; report changes on stderr."""
+    from pipestate.core.durations import parse_age
+    from pipestate.verify.connections import wait_for_opening
 
     patience = parse_age(wait, option="--wait", units="dhms")
     with telling(lambda: f"{phase} had not opened yet"):
@@ -156,16 +193,16 @@ def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Repor
 
 @contextmanager
 def errors_for_machines(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
-    """Write JSON or metrics also where nothing could be evaluated; the sentence goes to stderr."""
+    """Write JSON or metrics also for a failed evaluation; the error message is printed on stderr."""
     try:
         yield
     except PipestateError as error:
         if form is Format.JSON:
-            from pipestate.render.machine import error_as_json
+            from pipestate.cli.formats.json import error_as_json
 
             put(error_as_json(to.url, error), output)
         elif form is Format.OPENMETRICS:
-            from pipestate.render.openmetrics import error_as_openmetrics
+            from pipestate.cli.formats.openmetrics import error_as_openmetrics
 
             put(error_as_openmetrics(shown(to.url), error.exit_code), output, at_once=True)
         raise
@@ -179,27 +216,51 @@ def check(
     timeout: float,
     jobs: int,
     trusting: bool = True,
+    command: str = "verify --phase",
+    most: int | None = None,
 ) -> "Report":
-    """Run the checks of these pages, or of phases that are named; a page whose `opens` is broken is refused.
+    """Run the checks of these runbooks, or of the named phases; refuse a runbook with a wrong `opens`.
 
-    Without `trusting` so is a database in which somebody else could answer: a migration would refuse it, too.
+    Without `trusting`, refuse a database in which another role could forge answers, as a migration does.
     """
-    from pipestate.chain.revisions import refuse_wrong_revisions
-    from pipestate.verify.run import verify
+    from pipestate.project.phases import resolve_opens
+    from pipestate.verify.run import EVIDENCE_ROWS, verify
     from pipestate.verify.select import find_phases
 
-    phases = find_phases(books, names)
-    asked = [book for book in books if any(book is each for each, _ in phases)]
-    refuse_wrong_revisions(to.chain, asked, to.project.named)
+    said: list[str] = []
+    found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
+    asked = dict.fromkeys(book for book, _ in found)
+    phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
     with checking() as on_check:
-        return verify(
-            to.url, phases, to.locate, timeout_s=timeout, jobs=jobs, on_check=on_check, trusting=trusting
+        report = verify(
+            to.url,
+            phases,
+            locating(to, said.append),
+            timeout_s=timeout,
+            jobs=jobs,
+            on_check=on_check,
+            trusting=trusting,
+            most=most or EVIDENCE_ROWS,
         )
+    return replace(report, warnings=(*report.warnings, *said))
+
+
+def locating(to: Target, warn: Callable[[str], None]) -> "Callable[[Connection], Position]":
+    """Return a `locate` that also warns of applied revisions with edited files."""
+    from pipestate.ledger.drift import edited_files
+
+    def locate(connection: "Connection") -> "Position":
+        position = to.locate(connection)
+        for warning in edited_files(connection, position):
+            warn(warning)
+        return position
+
+    return locate
 
 
 def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:
-    """Record the run in the ledger; then tell the webhooks what is news in it."""
-    from pipestate import db
+    """Record the run in the ledger; then send its news to the webhooks."""
+    from pipestate.database import connections as db
     from pipestate.ledger.record import record_report
 
     with db.writer(to.url) as connection:
@@ -207,14 +268,14 @@ def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:
         news = find_news(connection, report) if webhooks else ()
         record_report(connection, report, event="verify")
     if news:
-        from pipestate.render.notice import notice_of
+        from pipestate.cli.formats.notice import notice_of
 
         tell(webhooks, notice_of(report, news))
 
 
 def latest_of(to: Target) -> "Latest | None":
-    """Read the ledger's last word; where it cannot be read, that is said, and the run stays what it was."""
-    from pipestate import db
+    """Read the ledger's latest figures; if that fails, warn and continue."""
+    from pipestate.database import connections as db
     from pipestate.ledger.latest import read_latest
 
     try:
@@ -229,8 +290,8 @@ def latest_of(to: Target) -> "Latest | None":
 
 
 def upgrade_ungated(to: Target) -> None:
-    """Upgrade to the last revision before any gate; what Alembic says goes to stderr."""
-    from pipestate.cli.upgrade import climb_of
-    from pipestate.environment.upgrade import climb_to_gates
+    """Upgrade to the last revision before any gate; Alembic's output is written to stderr."""
+    from pipestate.cli.upgrade import upgrade_of
+    from pipestate.migration.upgrade import upgrade_to_gates
 
-    climb_to_gates(climb_of(to))
+    upgrade_to_gates(upgrade_of(to))

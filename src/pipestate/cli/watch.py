@@ -1,4 +1,4 @@
-"""A picture that is drawn again every few seconds, on a screen of its own, until Ctrl-C."""
+"""A picture on the alternate screen, redrawn every few seconds until Ctrl-C."""
 
 import sys
 import time
@@ -7,23 +7,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pipestate.cli.output import say
-from pipestate.errors import ConfigError, PipestateError
-from pipestate.interrupt import Interrupted
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.database.interrupt import Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-TICK_S = 0.2  # a window that was made larger is filled this soon
+TICK_S = 0.2  # delay until a resized window is redrawn
 
 # Draws a picture for a number of columns.
 Draw = Callable[[int], "RenderableType"]
 
 
 def watch(look: Callable[[], Draw], every_s: float) -> None:
-    """Show what `look` returns, drawn for the width of the terminal, and look again.
+    """Draw the picture that `look` returns for the terminal's width, and repeat.
 
-    The first look must succeed. What goes wrong later, a lost connection or a page that is being edited, is shown
-    above the last picture, and tried again. Ctrl-C is how it ends, so that is no failure.
+    The first call must succeed. Later errors, such as a lost connection or a half-edited runbook, appear below the
+    last picture, and the call is repeated. Ctrl-C ends it with exit code 0.
     """
     if not sys.stdout.isatty():
         raise ConfigError("--watch draws on a terminal, and this is none: leave it out, or take --json")
@@ -55,7 +55,7 @@ def _show(look: Callable[[], Draw], every_s: float) -> None:
 
 
 def _wait(console: "Console", draw: Draw, problem: str, every_s: float) -> None:
-    """Draw, and draw again whenever the window has changed its size, until it is time to look."""
+    """Draw, and redraw whenever the window changes its size, until the next update is due."""
     end, looked, size = time.monotonic() + every_s, datetime.now(UTC), None
     while time.monotonic() < end:
         if console.size != size:
@@ -65,19 +65,19 @@ def _wait(console: "Console", draw: Draw, problem: str, every_s: float) -> None:
 
 
 def _footer(looked: datetime, problem: str, every_s: float) -> tuple[str, str]:
-    """Say when this was, or what is wrong; with the style for it."""
+    """Write the time, or the error, with its style."""
     if problem:
         return f"{looked:%H:%M:%S} UTC: {problem}; trying again every {every_s:g} s", "bold red"
     return f"{looked:%H:%M:%S} UTC, every {every_s:g} s, Ctrl-C ends it", "dim"
 
 
 def _draw(console: "Console", draw: Draw, footer: tuple[str, str]) -> None:
-    """Fill the screen, over what was there; what does not fit is counted in the last line."""
+    """Fill the screen; the last line counts the lines that do not fit."""
     from rich.control import Control
     from rich.segment import Segment, Segments
     from rich.text import Text
 
-    from pipestate.safe import plain
+    from pipestate.core.text import plain
 
     below = console.render_lines(Text(plain(footer[0]), footer[1]))
     lines = console.render_lines(draw(console.width))

@@ -1,4 +1,4 @@
-"""Many databases of one chain: the same questions to each, and what differs between them.
+"""Commands on many databases of one chain: ask each the same questions and group equal answers.
 
-list → tenants → survey (threads) → answers → tally: groups of those that are alike, and the rest by name
+list → tenants → survey (threads) → answers → tally: groups of equal databases, and the rest by name
 """

@@ -1,35 +1,149 @@
-"""Asking one database of a fleet: one connection, one snapshot, and whatever goes wrong is its answer."""
+"""Answers of single fleet databases, kept without evidence rows: a thousand of them fit into memory."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 
 from sqlalchemy import URL, Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
-from pipestate import db
-from pipestate.chain.calls import Calls
-from pipestate.chain.version_table import Locator, tell_found
-from pipestate.config import without_secrets
-from pipestate.engines.engine import engine_of
-from pipestate.errors import PipestateError
-from pipestate.fleet.answer import Answer, Pending, phases_of
-from pipestate.fleet.tenants import Tenant, Unlisted
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.database import connections as db
+from pipestate.database.engines import engine_of
+from pipestate.database.urls import shown, without_secrets
+from pipestate.fleet.list import Tenant, Unlisted
+from pipestate.ledger.drift import Drift, edited_files, read_drift
 from pipestate.ledger.record import record_report
-from pipestate.rehearse.definitions import limit_to, read_digest
+from pipestate.project.find import Calls, Project
+from pipestate.project.phases import resolve_opens
+from pipestate.project.revision_files import read_chain
+from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Phase, Runbook
-from pipestate.verify.plan import plan
-from pipestate.verify.report import Report
-from pipestate.verify.rows import QueryFailed
+from pipestate.status.plan import plan
+from pipestate.verify.read import explain, guarded
+from pipestate.verify.report import Gate, PhaseReport, Report, Verdict
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
+from pipestate.verify.select import find_phases
 
 
 @dataclass(frozen=True, slots=True)
-class FleetQuestion:
-    """What each database is asked; read and linted once for all of them.
+class Wrong:
+    """A check that failed or errored."""
 
-    With `record` the runs are written into each ledger, with `compare` the schema is read as a digest, with
-    `calls` there is a plan, whose next step they name.
+    check: str
+    outcome: str
+    level: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseFound:
+    """A phase with its gate and its failed checks."""
+
+    name: str
+    gate: Gate
+    wrong: tuple[Wrong, ...] = ()
+
+    @property
+    def closed_by(self) -> tuple[str, ...]:
+        return tuple(each.check for each in self.wrong if each.level == "block")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The plan of one database: its pending revisions and its next step."""
+
+    revisions: tuple[str, ...]
+    next: str
+
+
+class UpgradeOutcome(StrEnum):
+    """Result of one tenant's upgrade. In a dry run, tenants that are not CURRENT stay PENDING."""
+
+    CURRENT = "current"
+    UPGRADED = "upgraded"
+    HELD = "held"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUpgrade:
+    """The upgrade of one database: pending and applied revisions, and those that a closed gate holds back.
+
+    `waiting` maps each revision with a closed gate to that gate; `held` adds the revisions that depend on them.
+    """
+
+    wave: int
+    outcome: UpgradeOutcome
+    before: str | None = None
+    pending: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
+    waiting: tuple[tuple[str, str], ...] = ()
+    held: tuple[str, ...] = ()
+    held_ungated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One database's answer. `exit_code` is that of the same command on this database alone.
+
+    With `error`, most other fields are empty. `drift` lists differences from the recorded schema; it is None if
+    the comparison was skipped.
+    """
+
+    name: str
+    url: URL
+    schema: str | None
+    exit_code: int
+    duration_ms: float = 0.0
+    error: str | None = None
+    dialect: str | None = None
+    server_version: str | None = None
+    revision: str | None = None
+    head: str | None = None
+    summary: Mapping[str, int] = field(default_factory=dict)
+    phases: tuple[PhaseFound, ...] = ()
+    warnings: tuple[str, ...] = ()
+    drift: Drift | None = None
+    pending: Pending | None = None
+    upgrade: TenantUpgrade | None = None
+
+    @property
+    def shown_url(self) -> str:
+        return shown(self.url)
+
+    @property
+    def closed(self) -> tuple[PhaseFound, ...]:
+        return tuple(phase for phase in self.phases if phase.gate is Gate.CLOSED)
+
+    @property
+    def is_past(self) -> bool:
+        """Tell whether the database is past every selected phase, so that its gates have no answer."""
+        return bool(self.phases) and all(phase.gate is Gate.PAST for phase in self.phases)
+
+
+def phases_of(report: Report) -> tuple[PhaseFound, ...]:
+    """Reduce a report to the parts that differ between databases."""
+    return tuple(_phase(f"{runbook.name}/{phase.name}", phase) for runbook, phase in report.phases())
+
+
+def _phase(name: str, phase: PhaseReport) -> PhaseFound:
+    return PhaseFound(name, phase.gate, tuple(_wrong(each) for each in phase.checks if each.went_wrong))
+
+
+def _wrong(verdict: Verdict) -> Wrong:
+    return Wrong(verdict.check_id, str(verdict.outcome), str(verdict.level), verdict.message)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """The questions for each database, read and linted once for the whole fleet.
+
+    With `record`, runs are written into each ledger; with `compare`, each schema is compared with its record.
+    With `calls`, each answer has a plan, and `calls` spells the commands of its next step.
     """
 
     phases: Sequence[tuple[Runbook, Phase]]
@@ -40,44 +154,44 @@ class FleetQuestion:
     calls: Calls | None = None
 
 
-def ask(question: FleetQuestion, tenant: Tenant) -> Answer:
-    """Ask one database. An error is an answer, too: it must not stop the others."""
+def ask(request: FleetRequest, tenant: Tenant) -> Answer:
+    """Evaluate one database. An error becomes its answer, so that the other databases are still evaluated."""
     start = time.perf_counter()
     try:
-        answer = _ask(question, tenant)
+        answer = _ask(request, tenant)
     except PipestateError as error:
         answer = _failed(tenant, str(error), error.exit_code)
-    except Exception as error:  # whatever a driver raises for one odd database
+    except Exception as error:  # drivers raise many types
         said = without_secrets(f"{type(error).__name__}: {error}", tenant.url)
         answer = _failed(tenant, said, 3)
     return replace(answer, duration_ms=round((time.perf_counter() - start) * 1000, 1))
 
 
 def not_listed(line: Unlisted) -> Answer:
-    """Answer for a line of the list whose tenants are not known."""
+    """Answer for a line of the list that yielded no tenants."""
     return Answer(line.name, line.url, None, line.error.exit_code, error=str(line.error))
 
 
-def _ask(question: FleetQuestion, tenant: Tenant) -> Answer:
-    locate = question.locate.within(tenant.schema) if tenant.schema is not None else question.locate
+def _ask(request: FleetRequest, tenant: Tenant) -> Answer:
+    locate = request.locate.within(tenant.schema) if tenant.schema is not None else request.locate
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         position = locate(connection)
         report = verify_on(
             connection,
             tenant.url,
-            question.phases,
+            request.phases,
             position,
-            timeout_s=question.timeout_s,
+            timeout_s=request.timeout_s,
             evidence=False,
         )
-        answer = _answer(tenant, report)
-        if question.compare:
-            answer = _compared(connection, question, tenant, answer)
-    if question.calls is not None:
-        answer = _planned(question, report, question.calls, answer)
-    if question.record:
+        answer = _answer(tenant, report, edited_files(connection, position))
+        if request.compare:
+            answer = _compared(connection, request, tenant, answer)
+    if request.calls is not None:
+        answer = _planned(request, report, request.calls, answer)
+    if request.record:
         with db.writer(tenant.url) as writer:
-            tell_found(writer, position.version_table)
+            set_found_version_table(writer, position.version_table)
             record_report(writer, report, event="verify")
     return answer
 
@@ -88,11 +202,11 @@ def _shared() -> Engine:
 
 
 def _engine(url: URL) -> Engine | None:
-    """Return one engine for all databases of servers; a file gets its own."""
+    """Return one engine for all databases on servers; each SQLite file gets a separate one."""
     return None if engine_of(url).IS_FILE else _shared()
 
 
-def _answer(tenant: Tenant, report: Report) -> Answer:
+def _answer(tenant: Tenant, report: Report, edited: Sequence[str]) -> Answer:
     info = report.database
     return Answer(
         tenant.name,
@@ -105,25 +219,49 @@ def _answer(tenant: Tenant, report: Report) -> Answer:
         head=info.head,
         summary=report.summary(),
         phases=phases_of(report),
-        warnings=report.warnings,
+        warnings=(*report.warnings, *edited),
     )
 
 
-def _compared(connection: Connection, question: FleetQuestion, tenant: Tenant, answer: Answer) -> Answer:
-    """Add the digest of the schema; one that cannot be read is a warning, and is compared with nothing."""
+def _compared(connection: Connection, request: FleetRequest, tenant: Tenant, answer: Answer) -> Answer:
+    """Add the differences from the recorded schema; an unreadable record becomes a warning."""
     try:
-        if tenant.schema is not None:
-            limit_to(connection, tenant.schema)
-        return replace(answer, definitions=read_digest(connection, question.timeout_s))
-    except QueryFailed as error:
-        return replace(answer, warnings=(*answer.warnings, f"its schema could not be compared: {error}"))
+        with guarded(connection, request.timeout_s):
+            return replace(answer, drift=read_drift(connection, schema=tenant.schema))
+    except ConfigError as error:
+        said = str(error)
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        said = explain(error, request.timeout_s)
+    return replace(answer, warnings=(*answer.warnings, f"its schema could not be compared: {said}"))
 
 
-def _planned(question: FleetQuestion, report: Report, calls: Calls, answer: Answer) -> Answer:
-    found = plan(question.locate.chain, report, calls)
+def _planned(request: FleetRequest, report: Report, calls: Calls, answer: Answer) -> Answer:
+    found = plan(request.locate.chain, report, calls)
     waiting = tuple(step.revision for step in found.steps if not step.applied)
     return replace(answer, pending=Pending(waiting, found.advice), exit_code=0)
 
 
 def _failed(tenant: Tenant, said: str, exit_code: int) -> Answer:
     return Answer(tenant.name, tenant.url, tenant.schema, exit_code, error=said)
+
+
+def make_request(
+    project: Project,
+    books: Sequence[Runbook],
+    names: Sequence[str] = (),
+    *,
+    version_table: str | None = None,
+    timeout_s: float,
+    record: bool = False,
+    compare: bool = False,
+    planned: bool = False,
+) -> FleetRequest:
+    """Select the checks of these runbooks, or of named phases; refuse a runbook with a broken `opens`."""
+    asked = dict.fromkeys(book for book, _ in find_phases(books, names))
+    chain = read_chain(project)
+    phases = find_phases(resolve_opens(chain, asked, project.named), names)
+    calls = Calls(project.named) if planned else None
+    locate = locator(project, chain, version_table)
+    return FleetRequest(phases, locate, timeout_s, record=record, compare=compare, calls=calls)

@@ -1,27 +1,156 @@
-"""A whole fleet: its list is read, each database is asked, and what differs is found."""
+"""Run a fleet command and tally its answers: groups of equal databases, and the rest by name."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
-from pipestate.errors import ConfigError
-from pipestate.fleet.answer import Answer
-from pipestate.fleet.ask import FleetQuestion, ask, not_listed
-from pipestate.fleet.drift import Drift, Shapes
+from pipestate.core.errors import ConfigError
+from pipestate.core.progress import Progress, no_progress
+from pipestate.core.text import many
+from pipestate.database.interrupt import Interrupted
+from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome, ask, not_listed
+from pipestate.fleet.list import Tenant, Tenants
 from pipestate.fleet.survey import survey
-from pipestate.fleet.tally import Group, Tally
-from pipestate.fleet.tenants import Tenant, Tenants
-from pipestate.interrupt import Interrupted
-from pipestate.plural import many
-from pipestate.progress import Progress, untold
+from pipestate.verify.report import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """The state that equal databases share. If `asked` is False, no check applies at their revision."""
+
+    revision: str | None = None
+    head: str | None = None
+    closed: tuple[str, ...] = ()
+    asked: bool = False
+    pending: int = 0
+    next: str | None = None
+    error: str | None = None
+    drift: str | None = None
+    outcome: UpgradeOutcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Databases with equal state; `checks` pairs each failing check with the number of databases that it closes."""
+
+    state: DatabaseState
+    names: tuple[str, ...]
+    checks: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The part of an answer that is kept until all answers have arrived."""
+
+    name: str
+    state: DatabaseState
+    exit_code: int
+    is_past: bool
+    checks: tuple[str, ...]
+
+
+@dataclass
+class Tally:
+    """Collects answers in reduced form."""
+
+    kept: list[Kept] = field(default_factory=list)
+    warnings: Counter[str] = field(default_factory=Counter)
+    _states: dict[DatabaseState, DatabaseState] = field(default_factory=dict)
+    _checks: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+
+    def add(self, answer: Answer) -> None:
+        """Add an answer; parts that it shares with other answers are stored once."""
+        state = state_of(answer)
+        checks = tuple(dict.fromkeys(check for phase in answer.closed for check in phase.closed_by))
+        self.kept.append(
+            Kept(
+                answer.name,
+                self._states.setdefault(state, state),
+                answer.exit_code,
+                answer.is_past,
+                self._checks.setdefault(checks, checks),
+            )
+        )
+        self.warnings.update(answer.warnings)
+
+    @property
+    def exit_code(self) -> int:
+        """The highest exit code. The code for "all phases past" counts only if every database has it."""
+        counting = [each.exit_code for each in self.kept if not (each.is_past and each.exit_code == 2)]
+        return max(counting, default=2)
+
+    def codes(self) -> dict[int, int]:
+        """Count the databases by exit code."""
+        counted = Counter(each.exit_code for each in self.kept)
+        return {code: counted[code] for code in (0, 1, 2, 3)}
+
+    def groups(self) -> list[Group]:
+        """Group equal databases, the largest group first."""
+        members: dict[DatabaseState, list[Kept]] = {}
+        for each in self.kept:
+            members.setdefault(each.state, []).append(each)
+        groups = [_group(state, found) for state, found in members.items()]
+        return sorted(
+            groups, key=lambda group: (group.state.error is not None, -len(group.names), group.names)
+        )
+
+
+def state_of(answer: Answer) -> DatabaseState:
+    """Return the state of a database; databases with equal states form a group."""
+    done = answer.upgrade
+    if done is not None and (answer.error is None or answer.revision is not None):
+        error = None if answer.error is None else _without_name(answer, answer.error)
+        gates = tuple(dict.fromkeys(gate for _, gate in done.waiting))
+        left = len(done.pending) - len(done.applied)
+        return DatabaseState(
+            answer.revision, answer.head, gates, pending=left, error=error, outcome=done.outcome
+        )
+    if answer.error is not None:
+        return DatabaseState(error=_without_name(answer, answer.error))
+    return DatabaseState(
+        answer.revision,
+        answer.head,
+        tuple(phase.name for phase in answer.closed),
+        any(phase.gate in (Gate.OPEN, Gate.CLOSED) for phase in answer.phases),
+        len(answer.pending.revisions) if answer.pending else 0,
+        answer.pending.next if answer.pending else None,
+        drift=answer.drift.sentence if answer.drift else None,
+    )
+
+
+def _without_name(answer: Answer, said: str) -> str:
+    """Remove the database's name from an error, so that one server's failure forms one group."""
+    for name in filter(None, (answer.shown_url, f'"{answer.url.database}"', f'"{answer.schema}"')):
+        said = said.replace(name, "it")
+    return said
+
+
+def _group(state: DatabaseState, members: Sequence[Kept]) -> Group:
+    checks = Counter(check for each in members for check in each.checks)
+    return Group(state, tuple(sorted(each.name for each in members)), tuple(checks.most_common()))
+
 
 OnAnswer = Callable[[Answer], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Wave:
+    """A wave of an upgrade: its number of databases, and the count of each outcome."""
+
+    number: int
+    databases: int
+    outcomes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
-    """What became of a fleet. `total` databases were named, `asked` of them answered before the end."""
+    """The result of a fleet command. `total` databases were listed; `asked` of them answered.
+
+    `drifted` are those with a schema that differs from its record. An upgrade has `waves`; `left` databases belong
+    to waves that did not start, and `stopped` is the reason.
+    """
 
     total: int
     asked: int
@@ -30,16 +159,25 @@ class Fleet:
     groups: tuple[Group, ...]
     codes: dict[int, int]
     planned: bool = False
-    drifts: tuple[Drift, ...] = ()
+    drifted: tuple[str, ...] = ()
     repeated: tuple[Tenant, ...] = ()
     warnings: tuple[tuple[str, int], ...] = ()
+    left: int = 0
+    waves: tuple[Wave, ...] = ()
+    shard: str | None = None
+    stopped: str | None = None
 
     @property
     def is_interrupted(self) -> bool:
-        return self.asked < self.total
+        return self.asked + self.left < self.total
 
     def refuse_interrupted(self, *, recorded: bool) -> None:
-        """Raise Interrupted where Ctrl-C ended it, with what was done until then."""
+        """Raise Interrupted after Ctrl-C, with the progress so far."""
+        if self.is_interrupted and self.waves:
+            raise Interrupted(
+                f"{self.asked:,} of {many(self.total, 'database')} are done; those that ran were ended, and what they had not "
+                "committed is rolled back: run the same again"
+            )
         if self.is_interrupted:
             kept = "what is shown is recorded" if recorded else "nothing was changed"
             raise Interrupted(
@@ -48,41 +186,43 @@ class Fleet:
 
 
 def ask_fleet(
-    question: FleetQuestion, tenants: Tenants, jobs: int, on_answer: OnAnswer, on_progress: Progress = untold
+    request: FleetRequest,
+    tenants: Tenants,
+    jobs: int,
+    on_answer: OnAnswer,
+    on_progress: Progress = no_progress,
 ) -> Fleet:
-    """Ask every database, `jobs` at a time; tell each answer as it comes, and sum up what differs."""
-    refuse_records(question, tenants)
-    start, tally, shapes = time.perf_counter(), Tally(), Shapes()
+    """Evaluate every database, `jobs` at a time; report each answer as it arrives, then tally them."""
+    refuse_records(request, tenants)
+    start, tally = time.perf_counter(), Tally()
     total = len(tenants.found) + len(tenants.unlisted)
 
     def take(answer: Answer) -> None:
         tally.add(answer)
-        shapes.add(answer)
         on_answer(answer)
         on_progress(len(tally.kept), total)
 
     for line in tenants.unlisted:
         take(not_listed(line))
-    finished = survey(tenants.found, partial(ask, question), jobs, take)
-    drifts = shapes.find({tenant.name: tenant for tenant in tenants.found}) if finished else []
+    finished = survey(tenants.found, partial(ask, request), jobs, take)
     return Fleet(
         total,
         len(tally.kept),
         tally.exit_code if finished else 3,
         round((time.perf_counter() - start) * 1000, 1),
-        tuple(tally.groups(drifts)),
+        tuple(tally.groups()),
         tally.codes(),
-        question.calls is not None,
-        tuple(drifts),
+        request.calls is not None,
+        tuple(sorted(each.name for each in tally.kept if each.state.drift is not None)),
         tenants.repeated,
         tuple(tally.warnings.most_common()),
     )
 
 
-def refuse_records(question: FleetQuestion, tenants: Tenants) -> None:
-    """Refuse to record schemas of one database: its ledger could not tell them apart."""
+def refuse_records(request: FleetRequest, tenants: Tenants) -> None:
+    """Refuse `--record` for several schemas of one database: its ledger could not distinguish them."""
     shared: Sequence[Tenant] = [tenant for tenant in tenants.found if tenant.path]
-    if question.record and shared:
+    if request.record and shared:
         raise ConfigError(
             f"{shared[0].source}: --record writes into the ledger of a database, which its schemas share, and "
             "one tenant's record would pass for another's: leave --record out, or name databases"

@@ -1,4 +1,4 @@
-"""Asking many at once: threads that each ask one database after another, and tell the thread that started them."""
+"""A pool of threads: each evaluates one database after another and reports to the main thread."""
 
 import threading
 import time
@@ -7,18 +7,18 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from pipestate.interrupt import is_stopped, stopped_together
+from pipestate.database.interrupt import is_stopped, stopped_together
 
 T = TypeVar("T")
 A = TypeVar("A")
-PATIENCE_S = 10.0  # for the threads to cancel their queries
+PATIENCE_S = 10.0  # time for the threads to cancel their queries
 
 
 def survey(tenants: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
-    """Ask each of them, `jobs` at a time, and pass every answer on as it comes; say whether all were asked.
+    """Call `ask` for each item, `jobs` at a time; pass on every answer, and return True if all were asked.
 
-    `ask` must not raise. At Ctrl-C, which only the main thread hears, no other is asked, and what runs is
-    cancelled on the servers; those answers are dropped.
+    `ask` must not raise. Ctrl-C reaches only the main thread: it starts no further item, cancels running queries
+    on the servers, and drops their answers.
     """
     todo: SimpleQueue[T] = SimpleQueue()
     done: SimpleQueue[A] = SimpleQueue()
@@ -55,9 +55,9 @@ def _work(
 
 
 def _wait_for(left: "SimpleQueue[None]", number: int) -> None:
-    """Wait until all have left. Another Ctrl-C does not hurry them: a query that nobody cancels would go on.
+    """Wait until all threads have ended. A second Ctrl-C is ignored: an uncancelled query would keep running.
 
-    Not with `join`: one that Ctrl-C interrupts takes the thread for ended, before Python 3.13.
+    Poll instead of `join`: before Python 3.13, an interrupted `join` marks the thread as ended.
     """
     end = time.monotonic() + PATIENCE_S
     while number:

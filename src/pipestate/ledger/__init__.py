@@ -1,5 +1,5 @@
-"""The ledger: what was verified, signed off, observed and created, in a schema of its own.
+"""The ledger: a separate schema with verified runs, sign-offs, observations and created objects.
 
-`tables` defines it once for both engines, `install` creates it or brings it up to date, `state` says
-whether a database has it, and `record` is the only writer of runs and their results.
+`tables` defines the ledger once for both engines. `install` creates or updates it. `state` reports whether a
+database has a ledger. `record` is the only writer of runs and their results.
 """

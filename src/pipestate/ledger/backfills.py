@@ -1,7 +1,7 @@
-"""The only writer of `backfill_progress`: one row a run of a backfill, in the transaction of each batch.
+"""The only writer of `backfill_progress`: one row per backfill run, updated in each batch's transaction.
 
-So progress and data are committed together, and what a kill leaves behind is true: the next run goes on at
-`last_key`. A row is finished when no row of the table is left to update.
+Progress and data are committed together, so the row stays correct after a kill. The next run resumes after
+`last_key`. A run is finished when every matching row of the table has been updated.
 """
 
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, text, update
 
-from pipestate.errors import Unreachable
-from pipestate.ledger.actor import who
+from pipestate.core.errors import Unreachable
+from pipestate.ledger.record import who
 from pipestate.ledger.tables import CLOCK, ledger_on
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a backfill does: whose it is, and the hash of its table, key and SQL."""
+    """Identity of a backfill: runbook, name, and the hash of its table, key and SQL."""
 
     runbook: str
     name: str
@@ -31,7 +31,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is, as its row says; without an `id` it has none yet. `rows_left` is None until the walk's end."""
+    """Progress of a run, as stored in its row. `id` is None until the row exists.
+
+    `rows_left` is None until the walk ends.
+    """
 
     id: int | None = None
     first_key: str | None = None
@@ -48,7 +51,7 @@ class Progress:
         return not self.finished and self.rows_left is None
 
     def after(self, first: str, last: str, *, seen: int, updated: int) -> "Progress":
-        """Say how far the run is behind one more batch."""
+        """Return the progress after one more batch."""
         return replace(
             self,
             first_key=self.first_key if self.first_key is not None else first,
@@ -59,8 +62,16 @@ class Progress:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Orders from another terminal: who paused the run, and the rows per batch."""
+
+    paused_by: str | None = None
+    batch_rows: int | None = None
+
+
 def latest_run(connection: Connection, work: Work) -> Progress | None:
-    """Read the newest run of exactly this work; None where there is none, or where the block was another one."""
+    """Read the newest run of exactly this work; None if missing or if the hash differs."""
     table = ledger_on(connection.dialect.name).backfill_progress
     named = (table.c.runbook == work.runbook) & (table.c.name == work.name)
     row = connection.execute(select(table).where(named).order_by(table.c.id.desc()).limit(1)).first()
@@ -72,7 +83,7 @@ def latest_run(connection: Connection, work: Work) -> Progress | None:
 
 
 def begin_run(connection: Connection, work: Work, *, expected: int, revision: str | None) -> Progress:
-    """Write the row of a new run."""
+    """Insert the row of a new run."""
     table = ledger_on(connection.dialect.name).backfill_progress
     values = {
         "runbook": work.runbook,
@@ -89,17 +100,33 @@ def begin_run(connection: Connection, work: Work, *, expected: int, revision: st
 
 
 def keep_batch(connection: Connection, work: Work, before: Progress, now: Progress) -> None:
-    """Bring the row up to date in the batch's transaction; refuse where another run has moved it meanwhile."""
+    """Update the row in the batch's transaction; refuse if another run changed it in the meantime."""
     values = {name: getattr(now, name) for name in ("first_key", "last_key", "rows_seen")}
     values |= {name: getattr(now, name) for name in ("rows_updated", "batches")}
     _write(connection, work, before, values)
 
 
 def end_walk(connection: Connection, work: Work, run: Progress, *, left: int) -> Progress:
-    """Write how many rows are left when all ranges were walked; none means that the run is finished."""
+    """Record the rows left after all ranges were walked; zero finishes the run."""
     finished = {"finished_at": text(CLOCK[connection.dialect.name])} if left == 0 else {}
     _write(connection, work, run, {"rows_left": left, **finished})
     return replace(run, rows_left=left, finished=left == 0)
+
+
+def read_orders(connection: Connection, run: Progress) -> Orders:
+    """Read the orders that another terminal wrote for this run."""
+    table = ledger_on(connection.dialect.name).backfill_progress
+    columns = (table.c.paused_by, table.c.batch_rows)
+    row = connection.execute(select(*columns).where(table.c.id == run.id)).first()
+    return Orders() if row is None else Orders(*row)
+
+
+def give_orders(connection: Connection, run: Progress, orders: Orders) -> None:
+    """Order a run to pause, to resume, or to change its batch size."""
+    table = ledger_on(connection.dialect.name).backfill_progress
+    paused_at = text(CLOCK[connection.dialect.name]) if orders.paused_by else None
+    values = {"paused_by": orders.paused_by, "paused_at": paused_at, "batch_rows": orders.batch_rows}
+    connection.execute(update(table).where(table.c.id == run.id).values(**values))
 
 
 def _write(connection: Connection, work: Work, before: Progress, values: dict[str, Any]) -> None:

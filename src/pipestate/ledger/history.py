@@ -1,30 +1,35 @@
-"""What happened, newest first: runs, sign-offs, observations, backfills, rehearsals, and what others add."""
+"""History, newest first: runs, sign-offs, observations, backfills, rehearsals, and entries of plugins."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, Select, Table, select
 
-from pipestate.errors import ConfigError, PipestateError
-from pipestate.ledger.record import Event
-from pipestate.ledger.rehearsals import COMPAT, REHEARSE
+from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.core.text import many
+from pipestate.ledger.record import COMPAT, REHEARSE, Event
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import Ledger, ledger_on
-from pipestate.plural import many
+
+if TYPE_CHECKING:
+    from pipestate.core.plugins import Plugin
 
 SIGN_OFF, OBSERVATION, BACKFILL = "sign-off", "observation", "backfill"
 REHEARSAL = "rehearsal"
-# What each kind of rehearsal is called here.
+# History kind for each kind of rehearsal.
 REHEARSALS = {REHEARSE: REHEARSAL, COMPAT: COMPAT}
-# PostgreSQL knows times that Python does not, and the server's clock gives none of them.
+# PostgreSQL accepts times outside Python's range; the server's clock stays within these bounds.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the history. `kind` is an event, or what else was written down."""
+    """One line of the history.
+
+    `kind` is an event or another kind of record. `who` is the person, `role` the database role.
+    """
 
     at: datetime
     id: int
@@ -32,11 +37,12 @@ class Entry:
     who: str
     what: str
     revision: str | None
+    role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which lines to read. An empty `kinds` means all of them; `runbook` leaves out what has none."""
+    """Filter for history lines. Empty `kinds` selects all; `runbook` excludes lines without a runbook."""
 
     limit: int = 20
     since: datetime | None = None
@@ -47,14 +53,14 @@ class Wanted:
         return not self.kinds or not self.kinds.isdisjoint(kinds)
 
     def newest(self, table: Table, at: "Column[Any]") -> Select[Any]:
-        """Select the rows of a table that may be among the lines: so many of the newest."""
+        """Select the newest candidate rows of a table, up to the limit."""
         span = at.between(self.since or EARLIEST, LATEST)
         return select(table).where(span).order_by(at.desc(), table.c.id.desc()).limit(self.limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where lines come from: the kinds that it knows, and a function that reads its newest ones.
+    """Source of history lines: its kinds, and a function that reads its newest lines.
 
     The entry points `pipestate.history` name such values.
     """
@@ -65,14 +71,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What was read, and which sources of other packages could not be."""
+    """History lines, and the plugin sources that failed."""
 
     entries: tuple[Entry, ...]
     errors: tuple[PipestateError, ...]
 
 
 def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] = ()) -> Lines:
-    """Read the lines, newest first; at the same time, the one written later comes first."""
+    """Read the lines, newest first; of lines with equal times, the one written later comes first."""
     require_ledger(connection)
     known = {kind for source in (*SOURCES, *others) for kind in source.kinds}
     unknown = sorted(wanted.kinds - known)
@@ -91,7 +97,7 @@ def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] 
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Give a time its zone: SQLite keeps none."""
+    """Add the UTC zone to a time from SQLite, which stores none."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
@@ -103,7 +109,7 @@ def _runs(connection: Connection, wanted: Wanted) -> list[Entry]:
     if wanted.kinds:
         query = query.where(run.c.event.in_(wanted.kinds))
     return [
-        Entry(in_utc(row.recorded_at), row.id, row.event, row.actor, _what_ran(row), row.revision)
+        Entry(in_utc(row.recorded_at), row.id, row.event, row.actor, _what_ran(row), row.revision, row.role)
         for row in connection.execute(query)
     ]
 
@@ -111,7 +117,18 @@ def _runs(connection: Connection, wanted: Wanted) -> list[Entry]:
 def _what_ran(row: Any) -> str:
     phase = f"{row.runbook}/{row.phase} {row.gate}" if row.runbook else None
     took = f"{row.duration_ms / 1000:.1f} s" if row.duration_ms is not None and phase is None else None
-    return ": ".join(part for part in (phase, row.reason, took) if part) or (row.revision or "")
+    dropped = ", ".join(_dropped(each) for each in row.dropped or ())
+    title = row.title.rstrip(".") if row.title else None
+    parts = (phase, title, f"dropped {dropped}" if dropped else None, row.reason)
+    said = ": ".join(part for part in parts if part)
+    return f"{said} ({took})" if said and took else said or took or row.revision or ""
+
+
+def _dropped(thing: Any) -> str:
+    """Name a dropped object from its `kind` and `name`."""
+    return (
+        f"{thing.get('kind', '')} {thing.get('name', '')}".strip() if isinstance(thing, dict) else str(thing)
+    )
 
 
 def _signoffs(connection: Connection, wanted: Wanted) -> list[Entry]:
@@ -150,7 +167,7 @@ def _observations(connection: Connection, wanted: Wanted) -> list[Entry]:
 
 
 def _backfills(connection: Connection, wanted: Wanted) -> list[Entry]:
-    """Read runs of backfills, at the time of their last batch."""
+    """Read backfill runs, dated by their last batch."""
     run = _ledger(connection).backfill_progress
     query = wanted.newest(run, run.c.updated_at)
     if wanted.runbook is not None:
@@ -188,7 +205,7 @@ def _rehearsals(connection: Connection, wanted: Wanted) -> list[Entry]:
 
 
 def _what_was_found(row: Any) -> str:
-    """Say what a rehearsal found; one that failed, or whose estimate would be a guess, has no longest wait."""
+    """Summarize a rehearsal; a failed or unscalable rehearsal has no longest wait."""
     if row.kind == COMPAT and row.broken is None:
         return "failed"
     if row.kind == COMPAT:
@@ -209,3 +226,37 @@ SOURCES = (
     Source((BACKFILL,), _backfills),
     Source((REHEARSAL, COMPAT), _rehearsals),
 )
+
+
+def installed_sources() -> tuple[list[Source], list[PipestateError]]:
+    """Load the entry points `pipestate.history`; return the sources and the errors of broken ones."""
+    from pipestate.core.plugins import histories  # loads importlib.metadata, which most commands do not need
+
+    sources: list[Source] = []
+    errors: list[PipestateError] = []
+    for plugin in histories().values():
+        try:
+            sources.append(_load(plugin))
+        except PipestateError as error:
+            errors.append(error)
+    return sources, errors
+
+
+def _load(plugin: "Plugin") -> Source:
+    source = plugin.load()
+    if not isinstance(source, Source):
+        raise ConfigError(
+            f"{plugin.title} is no pipestate.ledger.history.Source: update or uninstall that package"
+        )
+
+    def read(connection: Connection, wanted: Wanted) -> Sequence[Entry]:
+        try:
+            with connection.begin_nested():
+                return list(source.read(connection, wanted))
+        except PipestateError:
+            raise
+        except Exception as error:  # a plugin may raise any exception
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise Unreachable(f"{plugin.title} failed: {reason}") from error
+
+    return replace(source, read=read)

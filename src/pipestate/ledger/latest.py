@@ -1,15 +1,17 @@
-"""The ledger's last word: the last record of each phase, and the last value of each observation.
+"""Latest state in the ledger: last record of each phase, last value of each observation, and changes.
 
-Times are seconds since 1970, ages are seconds by the server's clock; None where the ledger does not know.
+Times are seconds since 1970; ages are seconds by the server's clock. None means a missing value.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
-from pipestate.ledger.owners import require_trusted
-from pipestate.ledger.state import has_ledger
+from pipestate.database.engines import engine_of
+from pipestate.ledger.state import has_ledger, require_ledger, require_trusted
+from pipestate.verify.report import Gate, PhaseReport, Report
 
 _RECORDS = {
     "postgresql": """SELECT runbook, phase, held_since IS NOT NULL AS is_open,
@@ -32,11 +34,16 @@ _OBSERVATIONS = {
     "sqlite": """SELECT name, value, unixepoch(observed_at) AS at, age_seconds AS age
         FROM pipestate_latest_observation ORDER BY name""",
 }
+# One record per day, plus six hours for a late job or a clock change.
+MISSING_AFTER_S = 30 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """What `verify --record` found last of a phase. `held_s` is how long it has been open without a closed record."""
+    """Last result of `verify --record` for a phase.
+
+    `held_s` is the time that the phase has been open without a closed record.
+    """
 
     runbook: str
     phase: str
@@ -61,7 +68,10 @@ class Latest:
 
 
 def read_latest(connection: Connection) -> Latest | None:
-    """Read both; None where there is no ledger, ConfigError where it is older than this pipestate or a stranger's."""
+    """Read records and observations; None if the ledger is missing.
+
+    Raise ConfigError if the ledger is outdated or owned by another role.
+    """
     if not has_ledger(connection):
         return None
     require_trusted(connection)
@@ -69,7 +79,7 @@ def read_latest(connection: Connection) -> Latest | None:
 
 
 def last_records(connection: Connection) -> tuple[LastRecord, ...]:
-    """Read the last record of each phase that has one."""
+    """Read the last record of each recorded phase."""
     return tuple(
         LastRecord(
             row.runbook, row.phase, bool(row.is_open), _float(row.at), _float(row.age), _float(row.held)
@@ -93,3 +103,42 @@ def _rows(connection: Connection, queries: dict[str, str]) -> list[Any]:
 
 def _float(value: Any) -> float | None:
     return None if value is None else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of one phase: its gate changed, the record before this one is overdue, or both."""
+
+    runbook: str
+    phase: PhaseReport
+    turned: bool
+    last: LastRecord | None
+
+    @property
+    def missing_s(self) -> float | None:
+        """Return the overdue age of the previous record; None if it was recent enough."""
+        age = self.last.age_s if self.last else None
+        return age if age is not None and age > MISSING_AFTER_S else None
+
+
+def read_changes(connection: Connection, report: Report) -> tuple[Change, ...]:
+    """Compare an unrecorded run with the ledger, in a read-only savepoint."""
+    require_ledger(connection)
+    with engine_of(connection).look(connection):
+        last = last_records(connection)
+    return compare(report, last)
+
+
+def compare(report: Report, last: Iterable[LastRecord]) -> tuple[Change, ...]:
+    """Find the changes; the first record of a phase is a change if its gate is open."""
+    before = {(each.runbook, each.phase): each for each in last}
+    found = (_change(runbook.name, phase, before) for runbook, phase in report.phases())
+    return tuple(change for change in found if change.turned or change.missing_s is not None)
+
+
+def _change(runbook: str, phase: PhaseReport, before: dict[tuple[str, str], LastRecord]) -> Change:
+    last = before.get((runbook, phase.name))
+    if phase.gate not in (Gate.OPEN, Gate.CLOSED):  # not evaluated, so not recorded
+        return Change(runbook, phase, False, None)
+    was_open = last is not None and last.is_open
+    return Change(runbook, phase, (phase.gate is Gate.OPEN) != was_open, last)

@@ -1,16 +1,17 @@
-"""Keep the ledger small: delete what is old, and of what gates rest on as little as possible.
+"""Pruning of the ledger: deletes old rows, and keeps the rows that gates depend on.
 
-What migrations wrote (gates, forces, purges, applied revisions) and the registry of created objects
-stay for ever: they are few, and they are the account of what was done. Of the rest stay, however old:
+Rows written by migrations (gates, forces, purges, applied revisions) and the registry of created objects are
+permanent. They are few, and they are the audit trail. These rows also stay, regardless of age:
 
-- the records on which a phase's `soak` rests, and the closed one before them;
-- of each sign-off the latest word of each person;
+- the records that a phase's `soak` depends on, and the closed record before them;
+- the latest sign-off of each person, for each required sign-off;
 - the latest observation of each name;
 - the latest run of each backfill;
-- the latest rehearsal of the same files, of either kind.
+- the latest rehearsal of the same files, for each kind;
+- the latest schema record, and the latest statement calls for each contract.
 
-Older observations go: nobody but the check knows how far back it looks. One over `pipestate.observed` that
-wants a week of them sees no more than is left.
+Older observations are deleted, because only the check knows how much history it needs. A check over
+`pipestate.observed` that needs a week of observations sees only the remaining ones.
 """
 
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ from sqlalchemy import Connection, TextClause, text
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import qualified
 
-# A time before which a row is old, in each engine's words.
+# SQL condition for an old row, per engine.
 BORDER = {
     "postgresql": "{time} < statement_timestamp() - make_interval(secs => :seconds)",
     "sqlite": "julianday({time}) < julianday('now') - :seconds / 86400.0",
 }
-# The ids of the rows that nothing rests on, whatever their age, and the column that tells the age.
+# For each table: the time column, and a query for the ids that can be deleted at any age.
 SPARE = {
     "run": (
         "recorded_at",
@@ -53,12 +54,21 @@ SPARE = {
         "SELECT r.id FROM (SELECT id, row_number() OVER (PARTITION BY kind, CAST(files AS text) "
         "ORDER BY rehearsed_at DESC, id DESC) AS place FROM {rehearsal}) r WHERE r.place > 1",
     ),
+    "statement_calls": (
+        "observed_at",
+        "SELECT s.id FROM {statement_calls} s WHERE s.id < (SELECT max(o.id) FROM {statement_calls} o "
+        "WHERE o.contract = s.contract)",
+    ),
+    "schema_record": (
+        "recorded_at",
+        "SELECT s.id FROM {schema_record} s WHERE s.id < (SELECT max(id) FROM {schema_record})",
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """How many rows of a table can go; `looked_back_on` says that checks may look back on them."""
+    """Number of deletable rows of a table; `looked_back_on` marks tables that checks may read back."""
 
     table: str
     rows: int
@@ -66,7 +76,7 @@ class Old:
 
 
 def find_old(connection: Connection, older_than: timedelta) -> list[Old]:
-    """Count what `prune` would delete."""
+    """Count the rows that `prune` would delete."""
     require_ledger(connection)
     found = []
     for name in SPARE:
@@ -77,7 +87,7 @@ def find_old(connection: Connection, older_than: timedelta) -> list[Old]:
 
 
 def prune(connection: Connection, older_than: timedelta) -> int:
-    """Delete what is older; a run takes its results along. Return how many rows went."""
+    """Delete older rows; a run's results are deleted with it. Return the number of deleted rows."""
     require_ledger(connection)
     seconds = {"seconds": older_than.total_seconds()}
     return sum(

@@ -1,26 +1,59 @@
-"""The only writer of runs and their results: online, and as SQL in scripts for psql.
+"""Writer of runs, their results, and rehearsals; on PostgreSQL `pipestate.record_gate` records gates.
 
-Both ways write the columns of `tables`, so that a run means the same however it came about. The
-server's clock gives the time. Nothing here changes or deletes a row.
+Both write the same columns. The server's clock gives the time. This module only inserts rows.
 """
 
-from collections.abc import Mapping
+import getpass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, TextClause, insert, null, text
 
-from pipestate.errors import OWN_SQLSTATE
-from pipestate.ledger.actor import who
-from pipestate.ledger.owners import refuse_strangers
-from pipestate.ledger.state import LedgerState, require_ledger
+from pipestate.database.engines import choose
+from pipestate.ledger.state import (
+    LedgerState,
+    describe_foreign,
+    foreign_records,
+    make_own,
+    require_ledger,
+    this_database,
+)
 from pipestate.ledger.tables import ledger_on
-from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, count
-from pipestate.verify.verdict import Verdict
+from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, Verdict, count
+
+# A container's user is often root, so the launcher or the CI names the person.
+VARIABLES = ("PIPESTATE_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
+# Version table with its schema, quoted as in `chain.candidates`: revision ids may repeat across chains.
+_VERSION_TABLE = {
+    "postgresql": """(SELECT '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"'
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = pg_catalog.to_regclass(:version_table))""",
+    "sqlite": ":version_table",
+}
+REHEARSE, COMPAT = "rehearse", "compat"
+
+
+def who(environ: Mapping[str, str] | None = None) -> str:
+    """Name the person: PIPESTATE_ACTOR, else the CI's own variable, else the user of the operating system.
+
+    >>> who({"PIPESTATE_ACTOR": " ", "GITHUB_ACTOR": "octocat"})
+    'octocat'
+    """
+    environ = os.environ if environ is None else environ
+    for name in VARIABLES:
+        if person := " ".join(environ.get(name, "").split()):
+            return person
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 class Event(StrEnum):
-    """Why a row of `run` was written."""
+    """Reason for a row in `run`."""
 
     VERIFY = "verify"
     GATE = "gate"
@@ -28,24 +61,12 @@ class Event(StrEnum):
     PURGE = "purge"
     UPGRADE = "upgrade"
     DOWNGRADE = "downgrade"
+    ADOPT = "adopt"
     STAMP = "stamp"
 
 
-# Rows that say only that a revision was applied or taken back.
+# Events that only record an applied or reverted revision.
 WRITTEN_BY_ITSELF = (Event.UPGRADE, Event.DOWNGRADE, Event.STAMP)
-_WRITTEN_BY_THE_SERVER = ("id", "recorded_at", "run_id")
-RUN_COLUMNS = tuple(c.name for c in ledger_on("postgresql").run.c if c.name not in _WRITTEN_BY_THE_SERVER)
-RESULT_COLUMNS = tuple(
-    c.name for c in ledger_on("postgresql").result.c if c.name not in _WRITTEN_BY_THE_SERVER
-)
-OLDER = (
-    "the ledger of this database is older than the pipestate that wrote this script (%s): "
-    "bring it up to date with pipestate ledger install, then run the script again"
-)
-COUNTS = ("passed", "failed", "warned", "errored", "skipped")
-
-
-# --- Online ----------------------------------------------------------------------------------------
 
 
 def record_report(
@@ -57,9 +78,9 @@ def record_report(
     reason: str | None = None,
     revision: str | None = None,
 ) -> int:
-    """Write a row for each phase that was asked, and one for each of its checks; return how many phases.
+    """Write a row for each evaluated phase and for each of its checks; return the number of phases.
 
-    `revision` is the one that a migration is about to run; else the database's own is kept.
+    `revision` is the one that a migration is about to run. The default is the database's current revision.
     """
     require_ledger(connection)
     asked = [(runbook, phase) for runbook, phase in report.phases() if phase.gate in (Gate.OPEN, Gate.CLOSED)]
@@ -82,11 +103,16 @@ def record_event(
     reason: str | None = None,
     actor: str | None = None,
     duration_ms: float | None = None,
+    title: str | None = None,
+    file_sha256: str | None = None,
+    version_table: str | None = None,
+    dropped: Sequence[Mapping[str, Any]] | None = None,
     state: LedgerState | None = None,
 ) -> None:
-    """Write a row that belongs to no phase: a purge, a revision that was applied or taken back.
+    """Write a row outside any phase: a purge, or an applied or reverted revision.
 
-    `state` is what the caller has just seen of the ledger, so that nobody waits for a second look.
+    A revision has a `title`, the `file_sha256` of its file, and the quoted `version_table` of its chain.
+    `dropped` lists the dropped objects. `state` is the ledger state that the caller has just read.
     """
     require_ledger(connection, state)
     values = {
@@ -95,13 +121,22 @@ def record_event(
         "revision": revision,
         "reason": reason,
         "duration_ms": duration_ms,
+        "title": title,
+        "file_sha256": file_sha256,
+        "version_table": version_table and _resolved(connection, version_table),
+        "dropped": null() if dropped is None else list(dropped),
     }
     _insert(connection, values, [])
 
 
+def _resolved(connection: Connection, version_table: str) -> TextClause:
+    return text(choose(_VERSION_TABLE, connection)).bindparams(version_table=version_table)
+
+
 def _insert(connection: Connection, values: Mapping[str, Any], results: list[dict[str, Any]]) -> None:
     ledger = ledger_on(connection.dialect.name)
-    run_id = connection.execute(insert(ledger.run).values(**values).returning(ledger.run.c.id)).scalar_one()
+    row = {**values, "database": this_database(connection)}
+    run_id = connection.execute(insert(ledger.run).values(**row).returning(ledger.run.c.id)).scalar_one()
     if results:
         connection.execute(insert(ledger.result), [{"run_id": run_id, **result} for result in results])
 
@@ -112,6 +147,7 @@ def _phase_values(runbook: RunbookReport, phase: PhaseReport) -> dict[str, Any]:
         "phase": phase.name,
         "gate": str(phase.gate),
         "runbook_sha256": runbook.sha256,
+        "phase_sha256": phase.text_sha256,
         "duration_ms": round(sum(verdict.duration_ms for verdict in phase.checks), 1),
         **count(phase.checks),
     }
@@ -129,66 +165,48 @@ def _result_values(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-# --- In a script -----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """One rehearsal. If a revision failed or a write is broken, its figures are None and all checks fail.
 
-
-def script_insert(values: Mapping[str, str], *, results: str | None = None) -> str:
-    """Render PL/pgSQL that writes a run and its results, and does nothing where there is no ledger.
-
-    `values` maps columns of `run` to SQL expressions: literals, or variables of the block. `actor` is the
-    role unless given. `results` is an expression for a jsonb array of objects whose keys are columns of
-    `result`; where the counts are not given, they are counted from it.
+    `tables` has the clone's row count for each locked table; `scale` is the largest factor of the estimates.
     """
-    unknown = sorted(set(values) - set(RUN_COLUMNS))
-    if unknown:
-        raise ValueError(f"pipestate.run has no column {', '.join(unknown)}")
-    given = {"actor": "current_user", **(_counted(results) if results else {}), **values}
-    columns = [column for column in RUN_COLUMNS if column in given]
-    insert_run = (
-        f"INSERT INTO pipestate.run ({', '.join(columns)})\n"
-        f"      VALUES ({', '.join(given[column] for column in columns)})"
-    )
-    body = f"    {insert_run};"
-    if results:
-        fields = ", ".join(f"judged.{column}" for column in RESULT_COLUMNS)
-        body = f"""    WITH recorded AS (
-      {insert_run} RETURNING run.id
-    )
-    INSERT INTO pipestate.result (run_id, {", ".join(RESULT_COLUMNS)})
-    SELECT recorded.id, {fields}
-    FROM recorded, {_recordset(results)} AS judged ({_result_types()});"""
-    return f"""  IF pg_catalog.to_regclass('pipestate.run') IS NOT NULL THEN
-    DECLARE
-      stranger record;
-    BEGIN
-    {refuse_strangers().strip()}
-{body}
-    EXCEPTION WHEN undefined_column OR undefined_table THEN
-      RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format('{OLDER}', SQLERRM);
-    END;
-  END IF;"""
+
+    revision: str | None
+    target: str | None
+    files: Mapping[str, str]
+    clone: str
+    ok: bool
+    duration_ms: float
+    kind: str = REHEARSE
+    rows: int = 0
+    longest_stall_ms: float | None = None
+    noise_ms: float | None = None
+    bounded: bool | None = None
+    tables: Mapping[str, int] | None = None
+    scale: float | None = None
+    statements: int | None = None
+    broken: int | None = None
+    changed: int | None = None
+    unprepared: int | None = None
+    watch: Mapping[str, Any] | None = None
 
 
-def _counted(results: str) -> dict[str, str]:
-    """Count the outcomes of the array as `report.count` does: what went wrong at level warn is warned."""
-    wrong = "judged.outcome IN ('failed', 'errored')"
-    which = {
-        "passed": "judged.outcome = 'passed'",
-        "failed": "judged.outcome = 'failed' AND judged.level <> 'warn'",
-        "warned": f"{wrong} AND judged.level = 'warn'",
-        "errored": "judged.outcome = 'errored' AND judged.level <> 'warn'",
-        "skipped": "judged.outcome = 'skipped'",
-    }
-    return {
-        name: f"(SELECT pg_catalog.count(*) FROM {_recordset(results)} AS judged (outcome text, level text) WHERE {which[name]})"
-        for name in COUNTS
-    }
+def record_rehearsal(connection: Connection, done: Rehearsed) -> None:
+    """Write a rehearsal into the ledger of its target database."""
+    require_ledger(connection)
+    table = ledger_on(connection.dialect.name).rehearsal
+    values = {name: null() if value is None else value for name, value in asdict(done).items()}
+    connection.execute(insert(table).values(**values, actor=who(), database=this_database(connection)))
 
 
-def _recordset(results: str) -> str:
-    return f"pg_catalog.jsonb_to_recordset({results})"
-
-
-def _result_types() -> str:
-    types = {"observed": "jsonb", "duration_ms": "double precision"}
-    return ", ".join(f"{column} {types.get(column, 'text')}" for column in RESULT_COLUMNS)
+def adopt(connection: Connection, *, revision: str | None) -> str | None:
+    """Change records of other databases into records of this one; describe them, else return None."""
+    require_ledger(connection)
+    found = foreign_records(connection)
+    if not found:
+        return None
+    make_own(connection)
+    described = describe_foreign(found)
+    record_event(connection, Event.ADOPT, revision=revision, reason=described)
+    return described

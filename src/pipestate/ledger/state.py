@@ -1,13 +1,24 @@
-"""Does this database have the ledger, and is it as new as this pipestate?"""
+"""State of a database's ledger: installed, up to date, owned by a trusted role, written in this database.
 
+Views and triggers of an untrusted ledger would run its owner's functions with the reader's rights. On
+PostgreSQL each record has the name that `pipestate.this_database()` gives. The views exclude records of other
+databases; `pipestate ledger adopt` changes them into records of this one. A SQLite file has no identity, so
+all its records count.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, Table, func, null, select, update
 
-from pipestate.errors import ConfigError
-from pipestate.ledger.owners import require_trusted
+from pipestate.core.errors import OWN_SQLSTATE, ConfigError
+from pipestate.core.text import many, plain
+from pipestate.database.engines import choose, engine_of
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified
-from pipestate.verify.missing import HOW_TO_INSTALL, NO_LEDGER
+from pipestate.project.version_table import FOUND
+from pipestate.verify.ledger_owner import MESSAGE, foreign_owner_query
+from pipestate.verify.select import HOW_TO_INSTALL, NO_LEDGER
 
 _COLUMNS = {
     "postgresql": f"""SELECT c.relname::text, a.attname::text
@@ -17,18 +28,21 @@ _COLUMNS = {
     "sqlite": f"""SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
         WHERE m.type IN ('table', 'view') AND m.name LIKE '{SCHEMA}!_%' ESCAPE '!'""",
 }
+HERE: dict[str, ColumnElement[Any]] = {"postgresql": func.pipestate.this_database(), "sqlite": null()}
+KINDS = {"attestation": "sign-off", "run": "record", "rehearsal": "rehearsal"}
+NOT_SHOWN = "until then nothing of the ledger is shown"
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """What was found: `installed`, and what an older ledger lacks, as `table.column` or a view."""
+    """Ledger state: `installed`, and the missing parts of an older ledger, as `table.column` or a view."""
 
     installed: bool
     missing: tuple[str, ...]
 
 
 def look(connection: Connection) -> LedgerState:
-    """Compare the ledger of this database with the definition, by the catalogue alone."""
+    """Compare this database's ledger with the definition; reads only the catalogue."""
     dialect = connection.dialect.name
     rows = connection.exec_driver_sql(_COLUMNS[dialect], execution_options={"no_parameters": True})
     found: dict[str, set[str]] = {}
@@ -48,7 +62,7 @@ def look(connection: Connection) -> LedgerState:
 
 
 def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
-    """Say whether there is a ledger to write to; one that is too old is an error, not an absence."""
+    """Check for a ledger to write to; raise an error if it is outdated."""
     state = seen or look(connection)
     if state.missing:
         raise ConfigError(older(state))
@@ -56,9 +70,9 @@ def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
 
 
 def require_ledger(connection: Connection, seen: LedgerState | None = None) -> None:
-    """Refuse to go on without a ledger, with one that is older, or with a stranger's.
+    """Refuse a missing or outdated ledger, or one owned by another role.
 
-    Whoever reads or writes it asks this first. `seen` is what a look has just found.
+    Call this before each read or write of the ledger. `seen` is a state that was just read.
     """
     if not has_ledger(connection, seen):
         raise ConfigError(NO_LEDGER)
@@ -66,9 +80,133 @@ def require_ledger(connection: Connection, seen: LedgerState | None = None) -> N
 
 
 def older(state: LedgerState) -> str:
-    """Say what an older ledger lacks, and how to bring it up to date."""
+    """Describe the missing parts of an older ledger, and the command that updates it."""
     more = f" and {len(state.missing) - 1} more" if len(state.missing) > 1 else ""
     return (
         f"the ledger of this database is older than this pipestate: it lacks {state.missing[0]}{more}; "
         f"to bring it up to date, {HOW_TO_INSTALL}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Copied records of one kind, and the databases in which they were written."""
+
+    kind: str
+    rows: int
+    databases: tuple[str, ...]
+
+
+def this_database(connection: Connection) -> ColumnElement[Any]:
+    """Return the SQL expression for the database in which a record is written."""
+    return choose(HERE, connection)
+
+
+def foreign_records(connection: Connection) -> list[Foreign]:
+    """List the records of other databases."""
+    found = []
+    for name, kind in KINDS.items():
+        table = _table(connection, name)
+        query = select(table.c.database, func.count()).where(table.c.database != _here(connection))
+        rows = connection.execute(query.group_by(table.c.database).order_by(table.c.database)).all()
+        if rows:
+            names = tuple(_name(row[0]) for row in rows)
+            found.append(Foreign(kind, sum(int(row[1]) for row in rows), names))
+    return found
+
+
+def describe_foreign(found: Sequence[Foreign]) -> str:
+    """Count the records by kind, and name their databases.
+
+    >>> describe_foreign([Foreign("sign-off", 2, ("shop",)), Foreign("record", 1, ("shop",))])
+    '2 sign-offs, 1 record of the database shop'
+    """
+    names = dict.fromkeys(name for each in found for name in each.databases)
+    counts = ", ".join(many(each.rows, each.kind) for each in found)
+    return f"{counts} of the database {', '.join(names)}"
+
+
+def foreign_warning(connection: Connection) -> tuple[str, ...]:
+    """Name the databases with ignored records and the command to adopt them.
+
+    The query reads the oldest row of each table.
+    """
+    others: list[str] = []
+    for name in KINDS:
+        table = _table(connection, name)
+        oldest = select(table.c.database).order_by(table.c.id).limit(1).subquery()
+        others += connection.execute(
+            select(oldest.c.database).where(oldest.c.database != _here(connection))
+        ).scalars()
+    names = ", ".join(dict.fromkeys(_name(each) for each in others))
+    if not names:
+        return ()
+    return (f"records of the database {names} do not count here; to adopt them: pipestate ledger adopt",)
+
+
+def make_own(connection: Connection) -> None:
+    """Change the records of other databases into records of this one."""
+    for name in KINDS:
+        table, here = _table(connection, name), _here(connection)
+        connection.execute(update(table).where(table.c.database != here).values(database=here))
+
+
+def _table(connection: Connection, name: str) -> Table:
+    found: Table = getattr(ledger_on(connection.dialect.name), name)
+    return found
+
+
+def _here(connection: Connection) -> ColumnElement[Any]:
+    """Return `this_database` as a subquery, which the server evaluates once."""
+    return select(this_database(connection)).scalar_subquery()
+
+
+def _name(database: str) -> str:
+    """Return the display name of a database.
+
+    >>> _name("7432/16384/shop")
+    'shop'
+    """
+    return plain(database.split("/", 2)[-1])
+
+
+def refuse_foreign_owner(*, to_change: bool = False) -> str:
+    """Render PL/pgSQL that stops at a foreign owner; the block must declare `stranger record`.
+
+    It avoids FOUND, because an enclosing block may have a variable of that name.
+    """
+    return f"""  {foreign_owner_query(to_change=to_change).replace("AS me", "AS me INTO stranger", 1)};
+  IF stranger.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format(
+      '{MESSAGE}', stranger.what, stranger.owner, stranger.me);
+  END IF;"""
+
+
+def require_trusted(connection: Connection) -> None:
+    """Refuse a ledger owned by an untrusted role."""
+    if found := find_foreign_owner(connection):
+        raise ConfigError(found)
+
+
+def require_shown(connection: Connection, find_version_table: Callable[[], object]) -> None:
+    """Refuse to show a ledger owned by an untrusted role.
+
+    The owner of the version table is trusted, so that table is searched for only if the first test fails.
+    """
+    if find_foreign_owner(connection) is None:
+        return
+    find_version_table()
+    if found := find_foreign_owner(connection):
+        raise ConfigError(f"{found}; {NOT_SHOWN}")
+
+
+def find_foreign_owner(connection: Connection) -> str | None:
+    """Name the untrusted owner of a ledger object, and the next step; None if all owners are trusted.
+
+    The owner of the version table is also trusted, if this connection or its transaction knows that table.
+    """
+    if not engine_of(connection).HAS_ROLES:
+        return None
+    query = foreign_owner_query(version_table=connection.info.get(FOUND))
+    found = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).first()
+    return None if found is None else MESSAGE % (found.what, found.owner, found.me)

@@ -1,10 +1,10 @@
-"""The ledger's tables, defined once: in the schema `pipestate`, on SQLite with the prefix `pipestate_`.
+"""Table definitions of the ledger: in the schema `pipestate`, on SQLite with the prefix `pipestate_`.
 
-Text has no length: a long revision or runbook name must not be what stops a gate. Times come from the
-server's clock at the moment of writing, not from the start of a transaction that may be an hour old.
+Text columns are unlimited, so a long revision or runbook name cannot stop a gate. Times come from the
+server's clock at the moment of writing; a transaction's start time may be an hour old.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -28,15 +28,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.engines.choice import choose
+from pipestate.database.engines import choose
 
 SCHEMA = "pipestate"
 VIEWS = (
     *("observed", "latest_observation", "soak_since", "soak", "sign_off"),
-    *("backfill", "rehearsed", "compat"),
+    *("backfill", "rehearsed", "compat", "drift", "disuse", "running_release"),
 )
 KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
+# PostgreSQL hides soft-dropped columns in place; SQLite copies them and has a separate manifest.
+HIDES = {"postgresql": True, "sqlite": False}
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}
+ROLE = {"postgresql": text("current_user"), "sqlite": None}
 
 Json = JSON().with_variant(JSONB(), "postgresql")
 BigId = BigInteger().with_variant(Integer(), "sqlite")
@@ -44,13 +47,13 @@ BigId = BigInteger().with_variant(Integer(), "sqlite")
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the names of the ledger's tables and views are made: in a schema, or with a prefix."""
+    """Naming of the ledger's tables and views: in a schema, or with a prefix."""
 
     schema: str | None
     prefix: str = ""
 
     def qualified(self, name: str) -> str:
-        """Write the full name of a table or view."""
+        """Return the full name of a table or view."""
         return f"{self.schema}.{name}" if self.schema else f"{self.prefix}{name}"
 
 
@@ -58,7 +61,7 @@ NAMING = {"postgresql": Naming(SCHEMA), "sqlite": Naming(None, f"{SCHEMA}_")}
 
 
 def qualified(name: str, dialect: str) -> str:
-    """The full name of a table or view of the ledger.
+    """Return the full name of a ledger table or view.
 
     >>> qualified("run", "postgresql"), qualified("run", "sqlite")
     ('pipestate.run', 'pipestate_run')
@@ -68,29 +71,25 @@ def qualified(name: str, dialect: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The tables on one engine. `objects` is what a chain created, for its downgrades."""
+    """Tables on one engine. `objects` registers the objects that a chain created, for its downgrades."""
 
     metadata: MetaData
+    objects: Table
+    soft_drop: Table | None  # SQLite has a separate manifest
     run: Table
     result: Table
     attestation: Table
     observation: Table
     backfill_progress: Table
     rehearsal: Table
-    objects: Table
+    statement_calls: Table
+    schema_record: Table
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All of them, in the order in which they can be created."""
-        return (
-            self.objects,
-            self.run,
-            self.result,
-            self.attestation,
-            self.observation,
-            self.backfill_progress,
-            self.rehearsal,
-        )
+        """Return all tables in field order, which is their creation order."""
+        found = (getattr(self, each.name) for each in fields(self))
+        return tuple(table for table in found if isinstance(table, Table))
 
 
 @cache
@@ -100,13 +99,16 @@ def ledger_on(dialect: str) -> Ledger:
     build = _Builder(dialect, metadata)
     return Ledger(
         metadata,
+        build.objects(),
+        build.soft_drop() if choose(HIDES, dialect) else None,
         build.run(),
         build.result(),
         build.attestation(),
         build.observation(),
         build.backfill_progress(),
         build.rehearsal(),
-        build.objects(),
+        build.statement_calls(),
+        build.schema_record(),
     )
 
 
@@ -116,35 +118,37 @@ class _Builder:
     metadata: MetaData
 
     def run(self) -> Table:
-        """One row a phase of a run, or one row an event that has no phase: a purge, an upgrade."""
+        """One row per phase of a run, or per event outside a phase: a purge, an upgrade.
+
+        `actor` is the person, `role` the database role. An upgrade or downgrade has the revision's title, the
+        SHA-256 of its file, the version table of its chain, and the dropped objects. `phase_sha256` is the
+        hash of the evaluated phase. `database` is the one in which the row was written.
+        """
         counts = (_count(name) for name in ("passed", "failed", "warned", "errored", "skipped"))
         return self.table(
             "run",
             _id(),
             self.time("recorded_at"),
-            _text("event", nullable=False),
-            _text("actor", nullable=False),
-            _text("runbook"),
-            _text("phase"),
-            _text("gate"),
-            _text("runbook_sha256"),
-            _text("revision"),
+            *_texts("event", "actor", nullable=False),
+            *_texts("runbook", "phase", "gate", "runbook_sha256", "revision"),
             *counts,
             Column("duration_ms", Float),
             _text("reason"),
+            Column("role", Text, server_default=ROLE[self.dialect]),
+            *_texts("title", "file_sha256", "version_table"),
+            Column("dropped", Json),
+            *_texts("phase_sha256", "database"),
             PrimaryKeyConstraint("id", name="pk_pipestate_run"),
             Index("idx_pipestate_run_phase", "runbook", "phase", "recorded_at"),
         )
 
     def result(self) -> Table:
-        """One row a check of a run."""
+        """One row per check of a run."""
         return self.table(
             "result",
             _id(),
             Column("run_id", BigId, nullable=False),
-            _text("check_id", nullable=False),
-            _text("outcome", nullable=False),
-            _text("level", nullable=False),
+            *_texts("check_id", "outcome", "level", nullable=False),
             _text("required"),
             Column("observed", Json),
             _text("message"),
@@ -153,31 +157,27 @@ class _Builder:
             ForeignKeyConstraint(
                 ["run_id"],
                 [f"{qualified('run', self.dialect)}.id"],
-                name="fk_pipestate_result_run",
+                "fk_pipestate_result_run",
                 ondelete="CASCADE",
             ),
             Index("idx_pipestate_result_run", "run_id"),
         )
 
     def attestation(self) -> Table:
-        """One row a person's word."""
+        """One row per sign-off: `text_sha256` is the hash of the signed text, `database` where it was signed."""
         return self.table(
             "attestation",
             _id(),
             self.time("signed_at"),
-            _text("runbook", nullable=False),
-            _text("phase", nullable=False),
-            _text("name", nullable=False),
-            _text("person", nullable=False),
-            _text("note"),
-            _text("revision"),
+            *_texts("runbook", "phase", "name", "person", nullable=False),
+            *_texts("note", "revision", "text_sha256", "database"),
             PrimaryKeyConstraint("id", name="pk_pipestate_attestation"),
             CheckConstraint("trim(person) <> ''", name="ck_pipestate_attestation_person"),
             Index("idx_pipestate_attestation_name", "runbook", "phase", "name", "signed_at"),
         )
 
     def observation(self) -> Table:
-        """One row an outside fact."""
+        """One row per outside fact."""
         return self.table(
             "observation",
             _id(),
@@ -192,23 +192,17 @@ class _Builder:
         )
 
     def backfill_progress(self) -> Table:
-        """One row a run of a backfill, brought up to date in the transaction of each of its batches.
+        """One row per backfill run, updated in the transaction of each of its batches.
 
-        The keys are texts, as the server writes them. `last_key` is where the next batch goes on; `rows_left` is
-        NULL until all ranges were walked and what still matches was counted.
+        Keys are stored as text, in the server's format. The next batch resumes after `last_key`. `rows_left`
+        is NULL until all ranges were walked and the remaining matches were counted. Another terminal sets
+        `paused_at`, `paused_by` and `batch_rows`; the run reads them before each batch.
         """
         return self.table(
             "backfill_progress",
             _id(),
-            _text("runbook", nullable=False),
-            _text("name", nullable=False),
-            _text("table_name", nullable=False),
-            _text("key_column", nullable=False),
-            _text("sql_sha256", nullable=False),
-            _text("actor", nullable=False),
-            _text("revision"),
-            _text("first_key"),
-            _text("last_key"),
+            *_texts("runbook", "name", "table_name", "key_column", "sql_sha256", "actor", nullable=False),
+            *_texts("revision", "first_key", "last_key"),
             _big_count("rows_seen"),
             _big_count("rows_expected"),
             _big_count("rows_updated"),
@@ -217,14 +211,18 @@ class _Builder:
             self.time("started_at"),
             self.time("updated_at"),
             Column("finished_at", DateTime(timezone=True)),
+            Column("paused_at", DateTime(timezone=True)),
+            _text("paused_by"),
+            Column("batch_rows", Integer),
             PrimaryKeyConstraint("id", name="pk_pipestate_backfill_progress"),
             Index("idx_pipestate_backfill_progress_name", "runbook", "name", "id"),
         )
 
     def rehearsal(self) -> Table:
-        """One row a rehearsal: the hashes of the files that ran, and what was felt; unknown where one failed.
+        """One row per rehearsal: the hashes of the executed files, and the impact; NULL after a failure.
 
-        `kind` is `rehearse`, or `compat` for one in which statements were prepared and nothing was measured.
+        `kind` is `rehearse`, or `compat` for a run that prepared statements and measured nothing. `watch` has
+        the data for the view `disuse`: changed names, broken statements and harmless statements.
         """
         return self.table(
             "rehearsal",
@@ -244,15 +242,52 @@ class _Builder:
             Column("kind", Text, server_default=text("'rehearse'"), nullable=False),
             Column("tables", Json),
             Column("scale", Float),
-            Column("statements", Integer),
-            Column("broken", Integer),
-            Column("changed", Integer),
-            Column("unprepared", Integer),
+            *(Column(name, Integer) for name in ("statements", "broken", "changed", "unprepared")),
+            _text("database"),
+            Column("watch", Json),
             PrimaryKeyConstraint("id", name="pk_pipestate_rehearsal"),
         )
 
+    def statement_calls(self) -> Table:
+        """One row per observation of pg_stat_statements for one contract; the view `disuse` compares them.
+
+        `contract` is the digest in a rehearsal's `watch`. `calls` has the statements that name a changed
+        table.
+        """
+        return self.table(
+            "statement_calls",
+            _id(),
+            self.time("observed_at"),
+            *_texts("actor", "contract", "server", nullable=False),
+            *_texts("database", "fault"),
+            Column("started_at", DateTime(timezone=True)),
+            Column("stats_reset", DateTime(timezone=True)),
+            Column("evictions", BigInteger),
+            _count("standbys"),
+            Column("calls", Json, nullable=False),
+            PrimaryKeyConstraint("id", name="pk_pipestate_statement_calls"),
+            Index("idx_pipestate_statement_calls_contract", "contract", "id"),
+        )
+
+    def schema_record(self) -> Table:
+        """One row per guarded run: a digest of every object's definition, which the view `drift` compares.
+
+        `objects` is an array of [schema, kind, name, digest]; docs/reference/ledger.md explains the rest.
+        """
+        return self.table(
+            "schema_record",
+            _id(),
+            self.time("recorded_at"),
+            _text("revision"),
+            *_texts("actor", "method", nullable=False),
+            _text("xid"),
+            Column("catalogues", Json),
+            Column("objects", Json, nullable=False),
+            PrimaryKeyConstraint("id", name="pk_pipestate_schema_record"),
+        )
+
     def objects(self) -> Table:
-        """One row a table, column, index or constraint that a chain created and may drop."""
+        """One row per table, column, index or constraint that a chain created and may drop."""
         return self.table(
             "object",
             _text("kind", nullable=False),
@@ -260,6 +295,32 @@ class _Builder:
             _text("revision", nullable=False),
             self.time("created_at"),
             PrimaryKeyConstraint("kind", "name", name="pk_pipestate_object"),
+        )
+
+    def soft_drop(self) -> Table:
+        """One row per soft-dropped table, or per table with soft-dropped columns.
+
+        `xact` is the xmin of the row itself; a different value means that the row was loaded from a dump.
+        """
+        return self.table(
+            "soft_drop",
+            _id(),
+            _text("revision", nullable=False),
+            _text("gate"),
+            *_texts("kind", "schema_name", "table_name", "name", nullable=False),
+            *(Column(name, Json) for name in ("columns", "removed", "renamed")),
+            Column("held", Boolean),
+            _text("state", nullable=False),
+            Column("xact", BigInteger),
+            Column("snapshot_xmin", BigInteger),
+            self.time("dropped_at"),
+            Column("restored_at", DateTime(timezone=True)),
+            Column("purged_at", DateTime(timezone=True)),
+            PrimaryKeyConstraint("id", name="pk_pipestate_soft_drop"),
+            CheckConstraint(
+                "state IN ('hidden', 'validating', 'restored', 'purged', 'absent')",
+                name="ck_pipestate_soft_drop_state",
+            ),
         )
 
     def table(self, name: str, *parts: Any) -> Table:
@@ -275,6 +336,10 @@ def _id() -> Column[Any]:
 
 def _text(name: str, *, nullable: bool = True) -> Column[Any]:
     return Column(name, Text, nullable=nullable)
+
+
+def _texts(*names: str, nullable: bool = True) -> list[Column[Any]]:
+    return [_text(name, nullable=nullable) for name in names]
 
 
 def _big_count(name: str) -> Column[Any]:

@@ -1,4 +1,4 @@
--- The ledger's views on PostgreSQL. docs/ledger.md explains every column.
+-- The ledger's views on PostgreSQL. docs/reference/ledger.md explains every column.
 --
 -- An age is in whole seconds. It is NULL, which no check passes, where the time lies more than five
 -- minutes ahead of the server's clock; a time that is infinite counts for nothing.
@@ -46,21 +46,28 @@ CROSS JOIN LATERAL (
 -- Records are the runs of `pipestate verify --record`; what gates found inside migrations is none. The streak of
 -- a phase is its open records after the last closed one. Each of them is a row, as if the streak began there,
 -- so that a check can leave a long gap behind. A phase without a streak has one row, and no beginning in it.
+-- Records of another database, and those before the phase asked what it asked last, do not count.
 CREATE OR REPLACE VIEW pipestate.soak_since AS
-WITH record AS (
+WITH written AS (
+  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.gate, r.phase_sha256 <> first_value(r.phase_sha256) OVER (
+           PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC) AS is_other_text
+  FROM pipestate.run r
+  WHERE r.event = 'verify' AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
+), record AS (
   SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at,
          r.gate IS NOT DISTINCT FROM 'open' AS is_open,
-         isfinite(r.recorded_at) AND r.recorded_at <= statement_timestamp() + interval '5 minutes' AS is_past,
-         count(*) FILTER (WHERE r.gate IS DISTINCT FROM 'open') OVER (
-           PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC) AS closed
-  FROM pipestate.run r WHERE r.event = 'verify'
+         isfinite(r.recorded_at) AND r.recorded_at <= statement_timestamp() + interval '5 minutes'
+           AND count(*) FILTER (WHERE r.is_other_text) OVER back = 0 AS counts,
+         count(*) FILTER (WHERE r.gate IS DISTINCT FROM 'open') OVER back AS closed
+  FROM written r
+  WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
 ), counted AS (
   SELECT r.runbook, r.phase, r.recorded_at,
-         r.is_open AND r.is_past AND r.closed = 0 AS holds,
+         r.is_open AND r.counts AND r.closed = 0 AS holds,
          row_number() OVER back AS place,
-         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER back AS records,
-         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER whole AS of_all,
-         coalesce(min(r.recorded_at) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER (
+         count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
+         count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
+         coalesce(min(r.recorded_at) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER (
            back ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), statement_timestamp()) AS next_at,
          max(r.recorded_at) OVER whole AS last_record_at,
          max(r.recorded_at) FILTER (WHERE NOT r.is_open) OVER whole AS last_closed_at,
@@ -121,8 +128,10 @@ SELECT a.runbook,
        a.signed_at,
        CASE WHEN isfinite(a.signed_at) AND a.signed_at <= statement_timestamp() + interval '5 minutes'
             THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - a.signed_at)))::bigint
-       END AS age_seconds
-FROM pipestate.attestation a;
+       END AS age_seconds,
+       a.text_sha256
+FROM pipestate.attestation a
+WHERE a.database IS NULL OR a.database = (SELECT pipestate.this_database());
 
 -- The newest run of each backfill. The number of rows is an estimate: it is done when `finished_at` is set.
 CREATE OR REPLACE VIEW pipestate.backfill AS
@@ -140,7 +149,10 @@ SELECT p.runbook,
        p.started_at,
        p.updated_at,
        p.finished_at,
-       p.actor
+       p.actor,
+       p.paused_at,
+       p.paused_by,
+       p.batch_rows
 FROM pipestate.backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
@@ -165,6 +177,7 @@ SELECT DISTINCT ON (f.revision)
        r.scale
 FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
 WHERE r.kind = 'rehearse' AND isfinite(r.rehearsed_at)
+  AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
   AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
 ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;
 
@@ -185,5 +198,6 @@ SELECT DISTINCT ON (f.revision)
        r.clone
 FROM pipestate.rehearsal r CROSS JOIN LATERAL jsonb_object_keys(r.files) AS f (revision)
 WHERE r.kind = 'compat' AND isfinite(r.rehearsed_at)
+  AND (r.database IS NULL OR r.database = (SELECT pipestate.this_database()))
   AND r.files <@ nullif(current_setting('pipestate.files', true), '')::jsonb
 ORDER BY f.revision, r.rehearsed_at DESC, r.id DESC;

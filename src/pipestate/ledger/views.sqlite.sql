@@ -38,21 +38,26 @@ CROSS JOIN pipestate_observation o ON o.id = (
 );
 
 CREATE VIEW pipestate_soak_since AS
-WITH record AS (
-  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at,
-         julianday(r.recorded_at) AS day, unixepoch(r.recorded_at) AS second,
-         r.gate IS 'open' AS is_open,
-         coalesce(unixepoch(r.recorded_at) <= unixepoch('now') + 300, 0) AS is_past,
-         count(*) FILTER (WHERE r.gate IS NOT 'open') OVER (
-           PARTITION BY r.runbook, r.phase ORDER BY julianday(r.recorded_at) DESC, r.id DESC) AS closed
+WITH written AS (
+  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.gate, julianday(r.recorded_at) AS day,
+         r.phase_sha256 <> first_value(r.phase_sha256) OVER (
+           PARTITION BY r.runbook, r.phase ORDER BY julianday(r.recorded_at) DESC, r.id DESC) AS is_other_text
   FROM pipestate_run r WHERE r.event = 'verify'
+), record AS (
+  SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.day, unixepoch(r.recorded_at) AS second,
+         r.gate IS 'open' AS is_open,
+         coalesce(unixepoch(r.recorded_at) <= unixepoch('now') + 300, 0)
+           AND count(*) FILTER (WHERE r.is_other_text) OVER back = 0 AS counts,
+         count(*) FILTER (WHERE r.gate IS NOT 'open') OVER back AS closed
+  FROM written r
+  WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC)
 ), counted AS (
   SELECT r.runbook, r.phase, r.recorded_at, r.second,
-         r.is_open AND r.is_past AND r.closed = 0 AS holds,
+         r.is_open AND r.counts AND r.closed = 0 AS holds,
          row_number() OVER back AS place,
-         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER back AS records,
-         count(*) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER whole AS of_all,
-         coalesce(min(r.second) FILTER (WHERE r.is_open AND r.is_past AND r.closed = 0) OVER (
+         count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
+         count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
+         coalesce(min(r.second) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER (
            back ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), unixepoch('now')) AS next_second,
          max(r.recorded_at) OVER whole AS last_record_at,
          max(r.second) OVER whole AS last_second,
@@ -107,7 +112,8 @@ SELECT a.runbook,
        a.revision,
        a.signed_at,
        CASE WHEN unixepoch(a.signed_at) <= unixepoch('now') + 300
-            THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds
+            THEN max(0, unixepoch('now') - unixepoch(a.signed_at)) END AS age_seconds,
+       a.text_sha256
 FROM pipestate_attestation a;
 
 CREATE VIEW pipestate_backfill AS
@@ -125,7 +131,10 @@ SELECT p.runbook,
        p.started_at,
        p.updated_at,
        p.finished_at,
-       p.actor
+       p.actor,
+       p.paused_at,
+       p.paused_by,
+       p.batch_rows
 FROM pipestate_backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);

@@ -1,23 +1,22 @@
-"""The shipped application's pipeline: what its workers call.
+"""Pipeline of the shipped application: the functions that its workers call.
 
-The counters (`counters/`) are re-exported here, with the errors that they raise and the storage directory.
-What operators run is in `backfill/`, `reconcile/` and `queues/`, which workers do not load.
+This package re-exports the counters (`counters/`), their errors, and the storage directory. The operators'
+tools are in `backfill/`, `reconcile/` and `queues/`; workers do not load them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipestate.pipeline.counters import (
-        JobOutcome,
-        advance_stage,
+    from pipestate.pipeline.counters.finish import (
         claim_coordinator_enqueue,
         finish_job,
         increment_completed,
         increment_failed,
-        initialize_stage,
         should_trigger_coordinator,
     )
+    from pipestate.pipeline.counters.outcome import JobOutcome
+    from pipestate.pipeline.counters.start import advance_stage, initialize_stage
     from pipestate.pipeline.stages import (
         STAGES,
         InvalidJobs,
@@ -60,7 +59,7 @@ _STAGES = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: the commands of this package start without SQLAlchemy."""
+    """Import a name on first use, so the commands of this package start without SQLAlchemy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = "stages" if name in _STAGES else "storage" if name == "open_storage" else "counters"

@@ -1,19 +1,19 @@
-"""What the shipped chain's env.py tells autogenerate: which of the tables are its own, and SQLite's quirks."""
+"""Autogenerate settings for the shipped chain's env.py: its own tables, and SQLite's differences."""
 
 from typing import Any
 
 from sqlalchemy import DateTime, MetaData
 
-from pipestate import schema
+from pipestate.pipeline import schema
 
 VERSION_TABLE = "pipestate_alembic_version"
 PLUGINS = ("alembic.autogenerate.*", "alembic.ext.checkconstraint_byname")
 
 
 def is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
-    """Leave the host application's own tables, columns and types of keys out of `alembic check`.
+    """Exclude the host application's tables, columns and key types from `alembic check`.
 
-    Of what is in the database but not in the metadata, only a legacy table or column is a finding.
+    Objects that only the database has are reported only if they are a legacy table or column.
     """
     if not reflected:
         return kind != "column" or "adopted" not in item.info
@@ -25,7 +25,7 @@ def is_ours(item: Any, name: str | None, kind: str, reflected: bool, compare_to:
 
 
 def without_identities(metadata: MetaData) -> MetaData:
-    """Copy the schema as SQLite has it: without identity columns, an INTEGER primary key counts by itself."""
+    """Copy the schema for SQLite: without identity columns, because an INTEGER primary key numbers itself."""
     copied = MetaData()
     for table in metadata.sorted_tables:
         for column in table.to_metadata(copied).columns:
@@ -35,7 +35,7 @@ def without_identities(metadata: MetaData) -> MetaData:
 
 
 def differs_in_type(migration: Any, _inspected: Any, _column: Any, found: Any, wanted: Any) -> bool | None:
-    """SQLite has no types for times: TIMESTAMP and DATETIME are two spellings. The rest is Alembic's."""
+    """Treat TIMESTAMP and DATETIME as equal on SQLite, and leave other types to Alembic."""
     del migration
     return False if isinstance(found, DateTime) and isinstance(wanted, DateTime) else None
 

@@ -1,9 +1,9 @@
-"""Plan, then apply: the words that backfill, reconcile, `queues clear` and `queues restore` share.
+"""Plan, then apply: the types that backfill, reconcile, `queues clear` and `queues restore` share.
 
-1. `plan(...)` only reads. It returns a `Plan`: for each subject (a site, a job) the `Result` to expect.
-2. `apply(..., plan, ..., on_progress=...)` carries out exactly that plan and returns the results that came
-   of it, in the same order. One differs from the plan where the world moved on, or where a write was refused.
-3. A dry run is the same plan, not applied: it shows `plan.expected` instead of what `apply` returns.
+1. `plan(...)` only reads. It returns a `Plan`: the expected `Result` for each subject (a site, a job).
+2. `apply(..., plan, ..., on_progress=...)` carries out exactly that plan and returns the actual results
+   in the same order. A result differs from the plan if the subject changed or a write was refused.
+3. A dry run stops after the plan: it shows `plan.expected` instead of the results of `apply`.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ Subject = TypeVar("Subject")
 
 
 class SubjectOutcome(StrEnum):
-    """What becomes of a subject; the values are what `--json` prints. `done` means: something was written."""
+    """Outcome of a subject, with the values that `--json` prints. `done` marks outcomes that wrote data."""
 
     done: bool
 
@@ -47,7 +47,7 @@ class SubjectOutcome(StrEnum):
 
 
 class Result(NamedTuple, Generic[Subject]):
-    """What becomes of one subject, and why. A tuple: a backfill may have a million of them."""
+    """Outcome of one subject, and the reason. A tuple, because a backfill may have a million results."""
 
     subject: Subject
     outcome: SubjectOutcome
@@ -56,18 +56,18 @@ class Result(NamedTuple, Generic[Subject]):
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[Subject]):
-    """The results to expect, in the order in which they will be tried."""
+    """Expected results, in the order of execution."""
 
     expected: Sequence[Result[Subject]]
 
     @property
     def to_do(self) -> list[Result[Subject]]:
-        """The part that writes."""
+        """Return the results that write data."""
         return [result for result in self.expected if result.outcome.done]
 
 
 def count(results: "Iterable[Result[Subject]]", *outcomes: SubjectOutcome) -> dict[str, int]:
-    """How many results there are of each of these outcomes, by its word.
+    """Count the results of each given outcome, by its value.
 
     >>> count([Result("a.gov", SubjectOutcome.RECOVERED)], SubjectOutcome.RECOVERED, SubjectOutcome.FAILED)
     {'recovered': 1, 'failed': 0}

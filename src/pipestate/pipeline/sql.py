@@ -1,7 +1,8 @@
-"""What the two engines say differently in otherwise equal SQL, and templates filled for one of them.
+"""SQL differences between the two engines, and templates filled for one of them.
 
-A template is SQL with `:name` for a parameter and `{name}` for what is filled in when the module is loaded:
-column names made of stage names, lists of stages, the clock. `tests/rendered/` keeps the results as files.
+A template is SQL with `:name` for a parameter and `{name}` for a part filled in at import.
+These parts are column names made of stage names, lists of stages, and the clock.
+`tests/rendered/` keeps the results as files.
 """
 
 import re
@@ -9,18 +10,18 @@ from collections.abc import Iterable
 
 ENGINES = ("postgresql", "sqlite")
 
-# The server's clock at the moment of writing, not the start of a transaction that may have waited for a lock.
+# The server's clock at the moment of writing; the transaction may have started earlier and waited for a lock.
 NOW = {
     "postgresql": "clock_timestamp()",
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', 'now')",
 }
-# How the engine's driver takes a parameter.
+# Parameter syntax of each engine's driver.
 WRITTEN = {"postgresql": r"%(\1)s", "sqlite": r":\1"}
-PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")  # a name behind one colon: `::text` is a cast
+PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")  # a name after a single colon: `::text` is a cast
 
 
 def fill(engine: str, template: str, **parts: str) -> str:
-    """Fill a template, with the parameters written as the engine's driver takes them.
+    """Fill a template, with parameters in the syntax of the engine's driver.
 
     >>> fill("postgresql", "SELECT {stage}_total::text FROM sites WHERE subdomain = :site", stage="ocr")
     'SELECT ocr_total::text FROM sites WHERE subdomain = %(site)s'
@@ -30,7 +31,7 @@ def fill(engine: str, template: str, **parts: str) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Write stage names, which are ours, as a list of SQL.
+    """Render stage names, which are trusted constants, as an SQL list.
 
     >>> quoted(("compilation", "extraction"))
     "'compilation', 'extraction'"

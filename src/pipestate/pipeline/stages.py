@@ -1,7 +1,64 @@
-"""The stages of the pipeline: their order, which run side by side, and the errors about them."""
+"""Stages of the pipeline, their errors, the stuck threshold, and error texts that fit a database column."""
 
-from pipestate.errors import PipestateError
-from pipestate.schema.base import COMPLETED, STAGES, STEPS
+import unicodedata
+from datetime import timedelta
+
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.pipeline.schema.sites import COMPLETED, STAGES, STEPS
+
+LIMIT = 500
+JOINER = "\u200d"
+
+
+def error_text(error: str | BaseException) -> str:
+    """Return at most 500 characters of `Class: message` or of the given text.
+
+    >>> error_text(ValueError("no pages"))
+    'ValueError: no pages'
+    """
+    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+    # Surrogate pairs become their character; lone halves and NUL cannot be stored.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return truncate(text.replace("\x00", "\ufffd"))
+
+
+def truncate(text: str, limit: int = LIMIT) -> str:
+    """Cut before the first character that exceeds the limit, and keep each letter with its accent.
+
+    >>> truncate("cafe\u0301", 4)
+    'caf'
+    """
+    if len(text) <= limit:
+        return text
+    end = limit
+    while end > 0 and _belongs_to_previous(text, end):
+        end -= 1
+    return text[: end or limit]
+
+
+def _belongs_to_previous(text: str, at: int) -> bool:
+    extends = unicodedata.category(text[at]) in ("Mn", "Me", "Mc") or text[at] == JOINER
+    tone = "\U0001f3fb" <= text[at] <= "\U0001f3ff"
+    return extends or tone or text[at - 1] == JOINER
+
+
+# Idle time after which a site counts as stuck: one number for backfill and reconcile.
+
+
+THRESHOLD_HOURS = 2.0
+THRESHOLD = timedelta(hours=THRESHOLD_HOURS)
+TEN_YEARS_H = 87_600
+
+
+def require_threshold(hours: float) -> timedelta:
+    """Return the threshold; refuse negative hours, NaN, and more than ten years."""
+    if not 0 <= hours <= TEN_YEARS_H:  # NaN fails both comparisons
+        raise ConfigError(f"--threshold-hours {hours:g}: give a number of hours from 0 to {TEN_YEARS_H:,}")
+    return timedelta(hours=hours)
+
+
+# Stages of the pipeline: their order, parallel stages, and their errors.
+
 
 __all__ = [
     "COMPLETED",
@@ -21,7 +78,7 @@ __all__ = [
 
 
 class UnknownStage(PipestateError):
-    """A stage that the pipeline does not have."""
+    """A stage name outside the pipeline."""
 
     def __init__(self, stage: str) -> None:
         super().__init__(stage)
@@ -32,7 +89,7 @@ class UnknownStage(PipestateError):
 
 
 class UnknownSite(PipestateError):
-    """A site that has no row, or has lost it."""
+    """A site without a row."""
 
     def __init__(self, subdomain: str) -> None:
         super().__init__(subdomain)
@@ -43,7 +100,7 @@ class UnknownSite(PipestateError):
 
 
 class StageNotStarted(PipestateError):
-    """A job of a stage that nobody has initialised: counting it would be undone later."""
+    """A job of an uninitialised stage; a later start would reset its count."""
 
     def __init__(self, subdomain: str, stage: str) -> None:
         super().__init__(subdomain, stage)
@@ -58,7 +115,7 @@ class StageNotStarted(PipestateError):
 
 
 class StageRunning(PipestateError):
-    """A stage that is under way, so that starting it would lose what is counted."""
+    """A stage in progress; starting it again would lose its counts."""
 
     def __init__(self, subdomain: str, stage: str, completed: int, failed: int, total: int) -> None:
         super().__init__(subdomain, stage, completed, failed, total)
@@ -76,7 +133,7 @@ class StageRunning(PipestateError):
 
 
 class WrongTransition(PipestateError):
-    """A coordinator that would move a site back, or move one that is completed."""
+    """A transition that would move a site back, or move a completed site."""
 
     def __init__(self, subdomain: str, current: str | None, to: str) -> None:
         super().__init__(subdomain, current, to)
@@ -92,7 +149,7 @@ class WrongTransition(PipestateError):
 
 
 class InvalidJobs(PipestateError):
-    """Numbers or keys of jobs that cannot be."""
+    """Invalid job numbers or job keys."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -105,7 +162,7 @@ def require_stage(stage: str) -> None:
 
 
 def step_of(stage: str) -> tuple[str, ...]:
-    """Return the stages that run side by side with this one, itself included.
+    """Return the stages that run in parallel with this one, including itself.
 
     >>> step_of("extraction")
     ('compilation', 'extraction')
@@ -115,7 +172,7 @@ def step_of(stage: str) -> tuple[str, ...]:
 
 
 def following(stage: str) -> tuple[str, ...]:
-    """Return what comes after this stage's step: the stages of the next one, or `completed`.
+    """Return the stages of the next step, or `completed` after the last one.
 
     >>> following("ocr")
     ('compilation', 'extraction')

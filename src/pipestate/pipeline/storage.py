@@ -1,11 +1,11 @@
-"""The documents in the storage directory: which have a PDF, and which have text.
+"""Documents in the storage directory: those with a PDF, and those with text.
 
     <root>/<subdomain>/pdfs/<meeting>/<date>.pdf
     <root>/<subdomain>/txt/<meeting>/<date>.txt         the text in one file
     <root>/<subdomain>/txt/<meeting>/<date>/<page>.txt  or in pages, which are one document
 
-The same again below `_agendas`. Names are read, files are not: a directory costs one listing, and a
-file costs nothing but its name.
+The same layout repeats below `_agendas`. Only names are read: a directory costs one listing, and
+files stay unopened.
 """
 
 import errno
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from pipestate.errors import ConfigError, PipestateError
+from pipestate.core.errors import ConfigError, PipestateError
 
 Entry = os.DirEntry[str]
 
@@ -27,7 +27,7 @@ GONE = (FileNotFoundError, NotADirectoryError)
 
 
 class StorageError(PipestateError):
-    """A place in the storage directory that cannot be read, or a site that cannot have one."""
+    """An unreadable place in the storage directory, or a site name that cannot be a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Documents:
 
     @property
     def missing(self) -> list[str]:
-        """Documents with a PDF and no text."""
+        """Return documents with a PDF but without text."""
         return sorted(document for document in self.pdfs if document not in self.texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A directory with one directory for each site."""
+    """Storage directory with one directory per site."""
 
     root: Path
 
@@ -67,31 +67,35 @@ class Storage:
         return Documents(pdfs, frozenset(texts))
 
     def has(self, subdomain: str) -> bool:
-        """Is there a directory for this site?"""
+        """Check for a directory of this site."""
         path = f"{self.root}/{_component(subdomain)}"
         if _is_directory(path):
             return True
-        if not _is_directory(str(self.root)):  # unmounted meanwhile: that is not a site without documents
+        if not _is_directory(
+            str(self.root)
+        ):  # unmounted in the meantime, so a missing directory proves nothing
             raise StorageError(f"the storage directory {self.root} is gone: {HOW_TO_NAME_IT}")
         return False
 
     def sites(self) -> Iterator[str]:
-        """Yield the names of all directories: some of them should be known sites."""
+        """Yield the names of all directories; some of them should be known sites."""
         with _reading(str(self.root)), os.scandir(self.root) as entries:
             for entry in entries:
-                text = entry.name.encode(errors="ignore").decode()  # what a database can be asked for
+                text = entry.name.encode(
+                    errors="ignore"
+                ).decode()  # only characters that a database query accepts
                 if text == entry.name and entry.is_dir():
                     yield text
 
 
 def open_storage(path: str | Path | None) -> Storage:
-    """Open the storage directory; ConfigError where it is none that can be read."""
+    """Open the storage directory; raise ConfigError if it is missing or unreadable."""
     if path is None or not str(path).strip():
         raise ConfigError(f"no storage directory given: {HOW_TO_NAME_IT}")
     root = Path(path).absolute()
     try:
         os.scandir(root).close()
-        os.stat(f"{root}/.")  # noqa: PTH116 - a Path would lose the dot, which asks for the right to enter
+        os.stat(f"{root}/.")  # noqa: PTH116 - a Path would drop the dot, which tests the right to enter
     except FileNotFoundError as error:
         raise ConfigError(f"the storage directory {root} does not exist: {HOW_TO_NAME_IT}") from error
     except NotADirectoryError as error:
@@ -103,7 +107,7 @@ def open_storage(path: str | Path | None) -> Storage:
 
 
 def _component(subdomain: str) -> str:
-    """Return the subdomain; refuse one that is no plain name: no row of the database climbs out of the root."""
+    """Return the subdomain; refuse all but a plain name, so database values stay below the root."""
     plain = subdomain not in ("", ".", "..") and not any(sign in subdomain for sign in "/\\\0")
     try:
         os.fsencode(subdomain)
@@ -118,7 +122,7 @@ def _component(subdomain: str) -> str:
 
 def _is_directory(path: str) -> bool:
     try:
-        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - Path.is_dir hides what it may not see
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - Path.is_dir hides permission errors
     except GONE:
         return False
     except OSError as error:
@@ -133,9 +137,9 @@ def _unreadable(path: str, error: OSError) -> StorageError:
 
 
 def _documents(base: str) -> tuple[dict[str, str], list[str]]:
-    """Read one pair of `pdfs` and `txt`: each PDF with its path, and the documents that have text."""
+    """Read one pair of `pdfs` and `txt`: each PDF with its path, and the documents with text."""
     pdfs: dict[str, str] = {}
-    directories: set[str] = set()  # those with a PDF in them, or further below
+    directories: set[str] = set()  # directories that contain a PDF, directly or deeper
     root = f"{base}pdfs"
     waiting = [root]
     while waiting:
@@ -151,7 +155,8 @@ def _documents(base: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _with_parents(directory: str) -> set[str]:
-    """
+    """Return the directory and all its parents.
+
     >>> sorted(_with_parents("council/2024"))
     ['', 'council', 'council/2024']
     """
@@ -160,13 +165,13 @@ def _with_parents(directory: str) -> set[str]:
 
 
 def _texts(root: str, pdfs: Mapping[str, str], directories: Set[str]) -> list[str]:
-    """List the documents that have text; one with pages may come more than once.
+    """List the documents with text; a document with pages may be listed more than once.
 
-    A text belongs to the PDF of its name, else it is a page of the PDF that its directory is named for;
-    without either it stands for itself, or, deeper than a document can be, it is a page of its directory.
+    A text belongs to the PDF of the same name, else it is a page of the PDF that names its directory.
+    Otherwise it is a separate document; below the depth of documents it is a page of its directory.
     """
     found: list[str] = []
-    waiting: list[tuple[str, str | None]] = [(root, None)]  # directory, the PDF that it has the pages of
+    waiting: list[tuple[str, str | None]] = [(root, None)]  # directory, and the PDF of its pages
     while waiting:
         path, owner = waiting.pop()
         here = path[len(root) + 1 :]
@@ -183,10 +188,10 @@ def _texts(root: str, pdfs: Mapping[str, str], directories: Set[str]) -> list[st
 
 
 def _documents_of(files: list[Entry], here: str, suffix: str) -> tuple[list[str], list[Entry]]:
-    """List the documents that the files with this suffix stand for, and those files.
+    """List the documents of the files with this suffix, and those files.
 
-    A name holds no slash, so that the names can be joined and cut at their suffixes: for most
-    directories that does it, at a fraction of the cost of looking at each name.
+    Names contain no slash, so they can be joined and split at their suffixes. This covers most directories,
+    and is much faster than testing each name.
     """
     front = f"{here}/" if here else ""
     text = front + f"/{front}".join(map(attrgetter("name"), files)) + "/"
@@ -199,7 +204,7 @@ def _documents_of(files: list[Entry], here: str, suffix: str) -> tuple[list[str]
 
 
 def _scan(directory: str) -> tuple[list[Entry], list[str]]:
-    """List the files of a directory, and the directories in it."""
+    """List the files and the subdirectories of a directory."""
     with _reading(directory), os.scandir(directory) as listing:
         entries = list(listing)
         files = _files(entries)
@@ -210,7 +215,7 @@ def _scan(directory: str) -> tuple[list[Entry], list[str]]:
 
 
 def _any_text(directory: str) -> bool:
-    """Is there a text in it? The first one is enough."""
+    """Check for a text in the directory; stops at the first one."""
     with _reading(directory), os.scandir(directory) as listing:
         return any(_documents_of([entry], "", ".txt")[0] for entry in listing if _is_file(entry))
     return False
@@ -218,7 +223,7 @@ def _any_text(directory: str) -> bool:
 
 @contextmanager
 def _reading(directory: str) -> Iterator[None]:
-    """Take what went away in the meantime for empty, and raise for what may not be read."""
+    """Treat vanished directories as empty, and raise for unreadable ones."""
     try:
         yield
     except GONE:
@@ -242,7 +247,7 @@ def _is_file(entry: Entry) -> bool:
 
 
 def _leads_on(entry: Entry) -> bool:
-    """Is it a directory, or a link to one that does not lead back?"""
+    """Check for a directory, or a link to one that does not form a loop."""
     target = _target(entry)
     if target is None or not stat.S_ISDIR(target.st_mode):
         return entry.is_dir(follow_symlinks=False)
@@ -250,7 +255,7 @@ def _leads_on(entry: Entry) -> bool:
 
 
 def _target(entry: Entry) -> os.stat_result | None:
-    """Follow a symbolic link; return None where it is none, or leads nowhere."""
+    """Follow a symbolic link; return None for other entries and broken links."""
     try:
         return entry.stat() if entry.is_symlink() else None
     except OSError as error:

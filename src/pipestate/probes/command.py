@@ -1,23 +1,23 @@
-"""The probe `command`: a number that a program prints.
+"""Probe `command`: a program prints a number.
 
     backlog = command timeout=2m /usr/local/bin/backlog --total
     files_left = command sh -c 'ls /srv/inbox | wc -l'
 
-No shell is between: words are split as a shell would, and nothing else of one is known. `sh -c '…'` is a shell.
+Words are split like in a shell, but the program runs without one. Use `sh -c '…'` for shell syntax.
 """
 
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from pipestate.errors import ConfigError, Unreachable
-from pipestate.ledger.ages import parse_age
-from pipestate.probes.options import split
-from pipestate.safe import plain
+from pipestate.core.durations import parse_age
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.core.text import plain
 
 TIMEOUT_S = 30.0
 LONGEST_LINE = 200
@@ -25,8 +25,11 @@ _TIMEOUT = re.compile(r"timeout=(.*)")
 
 
 def probe(ini: Path, options: str) -> float:
-    """Run the program in the ini's directory, and return the number that it prints."""
-    words = split(options)
+    """Run the program in the ini's directory, and return the printed number."""
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise ConfigError("a quotation mark is never closed: quote whole words, as in a shell") from error
     timeout_s = TIMEOUT_S
     if words and (found := _TIMEOUT.fullmatch(words[0])):
         timeout_s = parse_age(found[1], option="timeout=", units="hms").total_seconds()
@@ -41,7 +44,7 @@ def probe(ini: Path, options: str) -> float:
 
 
 def _run(words: list[str], directory: Path, timeout_s: float) -> tuple[int, str, str]:
-    """Run a program to its end, or until the time is over; whatever it has started ends with it."""
+    """Run a program until it ends or times out; its child processes end with it."""
     try:
         process = subprocess.Popen(
             words,
@@ -89,7 +92,7 @@ def _ending(code: int) -> str:
 
 
 def _first_line(err: str) -> str:
-    """Return what a program said first on stderr, safe to be shown.
+    """Return the first line of stderr, escaped for display.
 
     >>> _first_line("\\n\\x1b[31mno\\nmore"), _first_line("")
     (': \\\\x1b[31mno', '')

@@ -1,8 +1,9 @@
-"""Run the pending revisions on a clone, and say what production will feel.
+"""Run the pending revisions on a clone, and report locks, waits, and writes that would fail.
 
-    clone (refusals, tables) ─► child (migrates, tells) ─┐
-                               watch (probes, samples) ──┴─► attribute ─► patient ─► production ─► judge ─► Rehearsal
+    clone (refusals, tables) ─► child (migrates, reports) ─┐
+                               watch (probes, samples) ────┴─► attribute ─► impact ─► judge ─► Rehearsal
 
-The child is a process of its own, in which the project's env.py runs; the parent only watches. A second run, on a copy
-of the clone or on the way up again, meets patient readers. Production is only asked.
+The child is a separate process that runs the project's env.py; the parent only watches. `writes` tries to write
+a row of each table before and after. `blocking_reader` runs the upgrade a second time, on a copy of the clone or
+as the second upgrade. `production` is only read.
 """

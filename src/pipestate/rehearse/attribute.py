@@ -1,19 +1,19 @@
-"""Bring together what the child told and what the watcher saw: which statement made whom wait."""
+"""Attribution: which statement of the child made the watcher's probes wait."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from pipestate.rehearse.clone import Table
-from pipestate.rehearse.felt import MODES, STRONGEST, RevisionFelt, TableFelt
+from pipestate.rehearse.impact import MODES, STRONGEST, RevisionImpact, TableImpact
 from pipestate.rehearse.statements import first_word
-from pipestate.rehearse.trace import GateAsked, Statement, Trace
-from pipestate.rehearse.watch import BLOCKING, LOOK_S, READER, WRITER, Seen, Sighting, Wait
+from pipestate.rehearse.trace import GateOutcome, Statement, Trace
+from pipestate.rehearse.watch import BLOCKING, READER, SAMPLE_S, WRITER, Seen, Sighting, Wait
 
-APART_S = 3 * LOOK_S  # two sightings that lie further apart are two locks
+APART_S = 3 * SAMPLE_S  # sightings further apart are two locks
 AUTOVACUUM = "autovacuum worker"
 CALLS = frozenset(("DO", "CALL", "SELECT"))
-# After one of these in a transaction, its lock is there.
+# These statements hold their lock once they have run in a transaction.
 EXCLUSIVE = frozenset(("ALTER", "DROP", "TRUNCATE", "REINDEX", "CLUSTER", "VACUUM", "REFRESH"))
 
 
@@ -31,8 +31,8 @@ class HeldLock:
         return min(self.end, wait.end) - max(self.start, wait.start)
 
 
-def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[RevisionFelt, ...]:
-    """Say of each revision what it did to the tables that were there before."""
+def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[RevisionImpact, ...]:
+    """Return the impact of each revision on the tables that existed before."""
     known = {table.oid: table for table in tables}
     holds = [hold for hold in find_holds(trace, seen.sightings) if hold.oid in known]
     rewrites = find_rewrites(trace, known)
@@ -40,9 +40,9 @@ def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[Revisi
 
 
 def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[HeldLock]:
-    """Find the locks: those that the sessions told themselves, and those that were only seen from outside."""
+    """Find the locks: those that the child reported, and those that only the watcher saw."""
     ours = [each for each in sightings if each.granted and each.by != AUTOVACUUM]
-    told = list(_told_holds(trace, ours))
+    reported = list(_reported_holds(trace, ours))
     rest = [
         each
         for each in ours
@@ -50,13 +50,13 @@ def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[HeldLock]:
             hold.oid == each.oid
             and hold.mode == each.mode
             and hold.start - APART_S <= each.at <= hold.end + APART_S
-            for hold in told
+            for hold in reported
         )
     ]
-    return [*told, *_seen_holds(trace, rest)]
+    return [*reported, *_seen_holds(trace, rest)]
 
 
-def _told_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLock]:
+def _reported_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLock]:
     known: set[tuple[int, float, int, str]] = set()
     for statement in trace.statements:
         end = _transaction_end(trace, statement)
@@ -75,7 +75,7 @@ def _transaction_end(trace: Trace, statement: Statement) -> float:
 
 
 def _taken(statement: Statement, oid: int, mode: str, sightings: Sequence[Sighting]) -> float:
-    """When a statement took a lock: as it was first seen; unseen, at its start, unless what it calls took it on the way."""
+    """Return when a statement took a lock: when first seen, else at its start; for a call, at its end."""
     during = (
         each.at
         for each in sightings
@@ -83,7 +83,7 @@ def _taken(statement: Statement, oid: int, mode: str, sightings: Sequence[Sighti
     )
     on_the_way = first_word(statement.sql) in CALLS and statement.end - statement.start > APART_S
     unseen = statement.end if on_the_way else statement.start
-    return max(next(during, unseen) - LOOK_S, statement.start)
+    return max(next(during, unseen) - SAMPLE_S, statement.start)
 
 
 def _seen_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLock]:
@@ -101,14 +101,14 @@ def _seen_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLoc
                 yield HeldLock(oid, mode, run[0].at, run[-1].at, statement)
 
 
-def find_rewrites(trace: Trace, known: dict[int, Table]) -> dict[int, Statement]:
-    """Find the statements after which a table lay in another file."""
+def find_rewrites(trace: Trace, known: dict[int, Table]) -> dict[int, list[Statement]]:
+    """Find the statements that moved a table to another file."""
     files = {oid: table.file for oid, table in known.items()}
-    found: dict[int, Statement] = {}
+    found: dict[int, list[Statement]] = {}
     for statement in trace.statements:
         for lock in statement.locks:
             if lock.file and files.get(lock.oid) and lock.file != files[lock.oid]:
-                found.setdefault(lock.oid, statement)
+                found.setdefault(lock.oid, []).append(statement)
                 files[lock.oid] = lock.file
     return found
 
@@ -118,8 +118,8 @@ def _revisions(
     seen: Seen,
     known: dict[int, Table],
     holds: Sequence[HeldLock],
-    rewrites: dict[int, Statement],
-) -> Iterator[RevisionFelt]:
+    rewrites: dict[int, list[Statement]],
+) -> Iterator[RevisionImpact]:
     ends = [*(each.at for each in trace.begun[1:]), _end(trace)]
     waits = list(_assigned(seen.waits, holds))
     for begun, end in zip(trace.begun, ends, strict=False):
@@ -131,12 +131,12 @@ def _revisions(
                 [wait for wait, hold in waits if hold in own and wait.oid == oid],
                 trace,
                 seen,
-                rewrites.get(oid),
+                rewrites.get(oid, []),
             )
             for oid in dict.fromkeys(hold.oid for hold in own)
         ]
         statements = [each for each in trace.statements if each.revision == begun.revision]
-        yield RevisionFelt(
+        yield RevisionImpact(
             begun.revision,
             begun.path,
             (end - begun.at) * 1000,
@@ -147,13 +147,13 @@ def _revisions(
         )
 
 
-def _gates(asked: Sequence[GateAsked]) -> Iterator[GateAsked]:
-    """Put the looks at one gate together: it is closed where one of them found it so."""
+def _gates(asked: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
+    """Merge the evaluations of each gate: one closed evaluation makes it closed."""
     for name in dict.fromkeys(each.gate for each in asked):
         looks = [each for each in asked if each.gate == name]
         worst = next((each.state for each in looks if each.state != "open"), "open")
         failing = dict.fromkeys(check for each in looks for check in each.failing)
-        yield GateAsked(looks[0].revision, name, worst, tuple(failing))
+        yield GateOutcome(looks[0].revision, name, worst, tuple(failing))
 
 
 def _end(trace: Trace) -> float:
@@ -162,7 +162,7 @@ def _end(trace: Trace) -> float:
 
 
 def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tuple[Wait, HeldLock]]:
-    """Give each wait to the lock that it waited for."""
+    """Assign each wait to the lock that caused it."""
     for wait in waits:
         there = [
             hold
@@ -174,7 +174,7 @@ def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tupl
 
 
 def _likeness(wait: Wait, hold: HeldLock) -> tuple[bool, float, int]:
-    """Compare locks by how well they explain a wait: one that was there when it began, for the longest time."""
+    """Rank locks by how well they explain a wait: held at its beginning, and for the longest time."""
     return hold.start <= wait.start + APART_S, hold.overlap(wait), MODES.index(hold.mode)
 
 
@@ -190,28 +190,29 @@ def _table(
     waits: Sequence[Wait],
     trace: Trace,
     seen: Seen,
-    rewritten: Statement | None,
-) -> TableFelt:
+    rewrites: Sequence[Statement],
+) -> TableImpact:
     strongest = max(holds, key=lambda hold: (MODES.index(hold.mode), hold.end - hold.start))
     modes = sorted({hold.mode for hold in holds}, key=MODES.index, reverse=True)
     exclusive = [hold.statement for hold in holds if hold.mode == STRONGEST]
     timeouts = [each.lock_timeout_ms for each in exclusive if each.lock_timeout_ms is not None]
-    felt = max(waits, key=lambda wait: wait.ms, default=None)
+    worst = max(waits, key=lambda wait: wait.ms, default=None)
     probed = table.name not in seen.not_probed
     longest = {
         kind: max((wait.ms for wait in waits if wait.kind == kind), default=0.0 if probed else None)
         for kind in (WRITER, READER, "rows")
     }
     revision = strongest.statement.revision
-    return TableFelt(
+    rewritten = next((each for each in rewrites if each.revision == revision), None)
+    return TableImpact(
         revision,
         table.name,
         table.rows,
         table.bytes,
         tuple(modes),
-        rewritten is not None and rewritten.revision == revision,
+        rewritten is not None,
         strongest.statement,
-        _spender(trace, felt, strongest),
+        _spender(trace, worst, strongest),
         any(timeout == 0 for timeout in timeouts),
         max(timeouts, default=None),
         max((strongest.end - strongest.start) * 1000, longest[WRITER] or 0.0, longest[READER] or 0.0),
@@ -219,16 +220,27 @@ def _table(
         longest[WRITER],
         longest[READER],
         longest["rows"],
+        rewritten_by=rewritten,
+        statements=tuple(_while_held(trace, revision, holds)),
     )
 
 
-def _spender(trace: Trace, felt: Wait | None, hold: HeldLock) -> Statement | None:
-    """Find the statement that took most of the time for which somebody waited, or the lock was held."""
-    start, end = (felt.start, felt.end) if felt is not None else (hold.start, hold.end)
+def _while_held(trace: Trace, revision: str, holds: Sequence[HeldLock]) -> Iterator[Statement]:
+    """Find the statements of a revision that ran while one of these locks was held."""
+    for each in trace.statements:
+        if each.revision == revision and any(
+            hold.start < each.end and each.start < hold.end for hold in holds
+        ):
+            yield each
+
+
+def _spender(trace: Trace, longest: Wait | None, hold: HeldLock) -> Statement | None:
+    """Find the statement that took most of the wait, or of the time for which the lock was held."""
+    start, end = (longest.start, longest.end) if longest is not None else (hold.start, hold.end)
     during = [each for each in trace.statements if each.end > start and each.start < end]
     return max(during, key=lambda each: min(each.end, end) - max(each.start, start), default=None)
 
 
 def _queued_ms(sightings: Sequence[Sighting], oid: int) -> float:
-    """How long the migration itself waited for locks on a table, as far as it was seen."""
-    return sum(LOOK_S * 1000 for each in sightings if each.oid == oid and not each.granted)
+    """Return how long the migration itself waited for locks on a table, as far as observed."""
+    return sum(SAMPLE_S * 1000 for each in sightings if each.oid == oid and not each.granted)

@@ -1,12 +1,11 @@
-"""`python -m pipestate.rehearse.child`: migrates the clone, and tells on its stdout what it does.
+"""`python -m pipestate.rehearse.child`: migrates the clone, and reports on stdout.
 
-1. It reads the job on stdin: the clone, the project, the steps. A password stands in no command line.
-2. Where it is measured, it runs env.py once with nothing to do: that is what an empty revision would show.
-3. It runs the steps, through env.py and with every gate passed, on that database or on none. Where the job has
-   statements, it prepares them before and after each step. Where somebody must be met, it waits before each
-   revision for a line on stdin.
+1. Read the job from stdin: the clone with its password, the project, the steps.
+2. If the run is measured, run env.py once without revisions: the waits seen then are noise.
+3. Run the steps through env.py, pass every gate, and refuse any other database. If the job has statements, prepare
+   them before and after each step. If the job waits, wait before each revision for a line on stdin.
 
-What env.py and the revisions print goes to stderr.
+Output of env.py and the revisions is written to stderr.
 """
 
 import json
@@ -15,7 +14,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from alembic import command
@@ -26,16 +24,15 @@ from alembic.util import CommandError
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
-from pipestate.chain.project import Named, Project, find_project
-from pipestate.config import parse_url, without_secrets
-from pipestate.ddl.failure import explain
-from pipestate.drivers import sqlstate
-from pipestate.environment.same_database import only_on
-from pipestate.environment.upgrade import alembic_config
-from pipestate.errors import PipestateError
-from pipestate.gate.online import TELL
-from pipestate.rehearse.prepare import prepare
+from pipestate.core.errors import PipestateError
+from pipestate.database.drivers import sqlstate
+from pipestate.database.urls import parse_url, without_secrets
+from pipestate.migration.failure import explain
+from pipestate.migration.gate import gate_listener
+from pipestate.migration.upgrade import alembic_config, only_on
+from pipestate.project.find import Project, find_described
 from pipestate.rehearse.recorder import Recorder, Tell, recording
+from pipestate.rehearse.statements import prepare
 from pipestate.verify.report import Report
 
 REASON = "a rehearsal on a clone"
@@ -43,11 +40,11 @@ EMPTY_S = 0.5
 
 
 def main() -> int:
-    """Do the job that stdin holds; how it ended is told, not returned."""
+    """Run the job from stdin; report its outcome on stdout."""
     tell = _teller()
     job = json.loads(sys.stdin.readline())
     url = parse_url(job["url"])
-    project = find_project(_named(job["project"]))
+    project = find_described(job["project"])
     wait = sys.stdin.readline if job["waits"] else str
     recorder = Recorder(tell, project.versions, wait)
     try:
@@ -66,7 +63,7 @@ def main() -> int:
 
 
 def _teller() -> Tell:
-    """Keep stdout for messages; whatever else is printed goes to stderr."""
+    """Reserve stdout for messages; redirect other output to stderr."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -77,15 +74,10 @@ def _teller() -> Tell:
     return tell
 
 
-def _named(given: Mapping[str, Any]) -> Named:
-    path = {name: Path(given[name]) if given[name] else None for name in ("config", "scripts")}
-    return Named(path["config"], given["section"], path["scripts"], given["shipped"])
-
-
 def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recorder) -> None:
     config = alembic_config(project, url)
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
-    config.attributes[TELL] = _gate_teller(recorder.tell)
+    gate_listener.set(_gate_teller(recorder.tell))
     with only_on(url), recording(recorder):
         if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
@@ -97,15 +89,15 @@ def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recor
 
 
 def _tell_prepared(job: Mapping[str, Any], url: URL, recorder: Recorder, after: str | None) -> None:
-    """Tell how the statements of today are understood now."""
+    """Report the results of preparing today's statements."""
     if job["statements"]:
         with recorder.silent():
-            found = [[each.error, each.columns] for each in prepare(url, job["statements"])]
+            found = [[each.error, each.columns, each.plan_error] for each in prepare(url, job["statements"])]
         recorder.tell("prepared", after=after, found=found)
 
 
 def _gate_teller(tell: Tell) -> Any:
-    def told(revision: str, report: Report) -> None:
+    def report_gate(revision: str, report: Report) -> None:
         for runbook, phase in report.phases():
             failing = [verdict.check_id for verdict in phase.checks if verdict.closes]
             tell(
@@ -116,11 +108,11 @@ def _gate_teller(tell: Tell) -> Any:
                 failing=failing,
             )
 
-    return told
+    return report_gate
 
 
 def _run_nothing(config: Config) -> None:
-    """Run env.py with nothing to do, and wait until it has been watched long enough."""
+    """Run env.py without revisions, and wait until it has been watched long enough."""
     end = time.monotonic() + EMPTY_S
     script = ScriptDirectory.from_config(config)
     with EnvironmentContext(config, script, fn=lambda _revision, _context: [], dont_mutate=True):
@@ -129,14 +121,14 @@ def _run_nothing(config: Config) -> None:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Find what went wrong, where SQLAlchemy only says that it cannot go on."""
+    """Find the first error, which SQLAlchemy's session error hides."""
     while isinstance(error, InvalidRequestError) and error.__context__ is not None:
         error = error.__context__
     return error
 
 
 def _state(error: BaseException) -> str | None:
-    """Read the server's code, also of an error that was told in other words."""
+    """Read the server's error code, also from the cause of an error."""
     cause: BaseException | None = _cause(error)
     while cause is not None and not isinstance(cause, DBAPIError):
         cause = cause.__cause__
@@ -144,7 +136,7 @@ def _state(error: BaseException) -> str | None:
 
 
 def _sentence(error: BaseException, url: URL) -> str:
-    """Say what went wrong in one sentence."""
+    """Describe the error in one sentence."""
     error = _cause(error)
     if isinstance(error, DBAPIError):
         return explain(error, url).partition(";")[0]

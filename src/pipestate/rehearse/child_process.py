@@ -1,4 +1,4 @@
-"""The process that migrates the clone, seen from outside."""
+"""Child process that migrates the clone, as the parent sees it."""
 
 import io
 import json
@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pipestate.errors import ConfigError, PipestateError, Unreachable
-from pipestate.rehearse.clone import HALF_MIGRATED
-from pipestate.rehearse.job import Job
-from pipestate.rehearse.trace import Begins, Trace, untold
+from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.database.urls import as_env_py_wants
+from pipestate.migration.upgrade import url_for_env_py
+from pipestate.project.find import describe
+from pipestate.rehearse.clone import HALF_MIGRATED, Job
+from pipestate.rehearse.trace import Begins, Trace, no_progress
 
 LAST_WORDS_S = 2.0
-Step = tuple[str, str]  # a command of Alembic, and its target
+Step = tuple[str, str]  # an Alembic command and its target
 
 
 @contextmanager
@@ -28,32 +30,24 @@ def child(
     measured: bool = False,
     waits: bool = False,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start the process that migrates, and that prepares the statements after each step; it ends with us.
+    """Start the process that migrates and prepares the statements after each step; it ends with this process.
 
-    With `measured` it first shows what an empty revision looks like; with `waits` it begins a revision only when a
-    line comes on its stdin.
+    With `measured` it first runs without revisions; with `waits` it begins a revision only after a line on its stdin.
     """
     url = job.clone.render_as_string(hide_password=False)
-    named = job.project.named
-    project = {
-        "config": str(job.project.config) if job.project.config and not named.shipped else None,
-        "section": named.section,
-        "scripts": str(named.scripts) if named.scripts else None,
-        "shipped": named.shipped,
-    }
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "pipestate.rehearse.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        process_group=0,  # Ctrl-C is the parent's: it ends the child, and says what that means
-        env={**os.environ, "PIPESTATE_DATABASE_URL": url, "DATABASE_URL": url},
+        process_group=0,  # the parent handles Ctrl-C: it ends the child and explains the result
+        env={**os.environ, **_environment(job)},
     )
     assert process.stdin is not None
     printed = threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True)
     printed.start()
-    given = {"url": url, "project": project, "steps": steps, "statements": statements}
+    given = {"url": url, "project": describe(job.project), "steps": steps, "statements": statements}
     try:
         write_line(process, json.dumps({**given, "measured": measured, "waits": waits}))
         if not waits:
@@ -69,16 +63,26 @@ def child(
                 channel.close()
 
 
+def _environment(job: Job) -> dict[str, str]:
+    """Set the variables that may name a database to the clone, with the project's own driver."""
+    named = {}
+    for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL"):
+        own = os.environ.get(name)
+        url = as_env_py_wants(job.clone, own) if own else url_for_env_py(job.project, job.clone)
+        named[name] = url.render_as_string(hide_password=False)
+    return named
+
+
 def _pass_on(printed: Any) -> None:
-    """Pass on what env.py and the revisions print, a line at a time: a progress line may stand on the screen."""
-    with suppress(ValueError), io.BufferedReader(printed) as lines:  # it may be closed meanwhile
+    """Pass on the output of env.py and the revisions, a line at a time, beside a progress line."""
+    with suppress(ValueError), io.BufferedReader(printed) as lines:  # the stream may be closed meanwhile
         for line in lines:
             sys.stderr.write(line.decode("utf-8", "replace"))
             sys.stderr.flush()
 
 
 def write_line(process: "subprocess.Popen[bytes]", line: str) -> None:
-    """Write a line to the child's stdin; one that died says so itself, or by its silence."""
+    """Write a line to the child's stdin; a dead child is ignored: its end is noticed elsewhere."""
     assert process.stdin is not None
     left = memoryview(f"{line}\n".encode())
     with suppress(BrokenPipeError):
@@ -87,7 +91,7 @@ def write_line(process: "subprocess.Popen[bytes]", line: str) -> None:
 
 
 def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
-    """Take what the child tells until its end."""
+    """Process the child's reports until its end."""
     assert process.stdout is not None
     for line in process.stdout:
         trace.take(json.loads(line))
@@ -95,7 +99,7 @@ def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
 
 
 def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
-    """Refuse a child that ended without a word."""
+    """Refuse a child that ended without a report."""
     code = process.wait()
     if trace.done_at is None and trace.failure is None:
         raise Unreachable(
@@ -105,15 +109,15 @@ def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
 
 
 def refusal(trace: Trace) -> PipestateError:
-    """Make the error of a child that stopped before any revision began."""
+    """Build the error of a child that stopped before any revision began."""
     said = trace.failure
     is_usage = said is not None and said.exit_code == ConfigError.exit_code
     kind = ConfigError if is_usage else Unreachable
-    return kind(f"nothing was rehearsed: {said.message if said else 'the child told nothing'}")
+    return kind(f"nothing was rehearsed: {said.message if said else 'the child reported nothing'}")
 
 
 def run_child(
-    job: Job, steps: Sequence[Step], statements: Sequence[str] = (), begins: Begins = untold
+    job: Job, steps: Sequence[Step], statements: Sequence[str] = (), begins: Begins = no_progress
 ) -> Trace:
     """Run steps on the clone without watching them."""
     trace = Trace(begins=begins)

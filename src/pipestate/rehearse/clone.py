@@ -1,4 +1,4 @@
-"""The clone: what must be true of it before anything runs there, and what is on it."""
+"""Clone of a rehearsal: its requirements before anything runs, and its tables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +8,17 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, text
 
-from pipestate import db
-from pipestate.chain.position import Position
-from pipestate.chain.version_table import Locator
-from pipestate.config import shown
-from pipestate.engines.choice import choose, name_of
-from pipestate.engines.engine import engine_of
-from pipestate.environment.same_database import is_same
-from pipestate.errors import ConfigError, Unreachable
-from pipestate.interrupt import telling
-from pipestate.plural import many
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.core.text import many
+from pipestate.database import connections as db
+from pipestate.database.engines import choose, engine_of, name_of
+from pipestate.database.interrupt import telling
+from pipestate.database.urls import shown
+from pipestate.ledger.state import find_foreign_owner, look, make_own
+from pipestate.migration.upgrade import is_same
+from pipestate.project.find import Project
+from pipestate.project.graph import Chain, Position
+from pipestate.project.version_table import Locator
 
 PRODUCTION = (
     "{clone} is production itself ({production}), so nothing was run: --on takes a clone, such as a restored backup or "
@@ -26,7 +27,7 @@ PRODUCTION = (
 PRIMARY = "{clone} is the primary of {production}, so it is production itself and nothing was run: --on takes a clone"
 STANDBY = "{clone} is a standby, which cannot be migrated: rehearse on a clone of it, or promote one that nobody needs"
 BLIND = (
-    "the role {role} cannot see other sessions on {clone}, so its locks could not be told from theirs: "
+    "the role {role} cannot see other sessions on {clone}, so its locks could not be distinguished from theirs: "
     "GRANT pg_monitor TO {role} is enough"
 )
 BUSY = (
@@ -36,27 +37,27 @@ ELSEWHERE = "{clone} is at {there}, production ({production}) at {here}: rehears
 ENGINES = (
     "{clone} and production ({production}) are not of the same engine: a rehearsal there would say nothing"
 )
-
+HIDDEN_COLUMN = "^_pipestate_[0-9]+_"  # a contract renames dropped columns like this
 HALF_MIGRATED = "the clone may be half migrated, take a new one; production was not touched"
-
 SERVER = text(
-    "SELECT pg_is_in_recovery() AS in_recovery, (SELECT system_identifier FROM pg_control_system()) AS system, "
-    "(SELECT timeline_id FROM pg_control_checkpoint()) AS timeline, "
-    "(SELECT oid::int8 FROM pg_database WHERE datname = current_database()) AS oid"
+    "SELECT pg_is_in_recovery() AS in_recovery, (SELECT system_identifier FROM pg_catalog.pg_control_system()) AS system, "
+    "(SELECT timeline_id FROM pg_catalog.pg_control_checkpoint()) AS timeline, "
+    "(SELECT oid::int8 FROM pg_catalog.pg_database WHERE datname = current_database()) AS oid"
 )
+MAY_ADOPT = "SELECT bool_and(has_table_privilege('pipestate.' || name, 'UPDATE')) FROM unnest(ARRAY['run', 'attestation', 'rehearsal']) AS name"
 SEES = text("SELECT current_user::text AS role, pg_has_role('pg_read_all_stats', 'USAGE') AS sees")
 OTHERS = text(
-    "SELECT pid, usename, application_name FROM pg_stat_activity WHERE datname = current_database() "
+    "SELECT pid, usename, application_name FROM pg_catalog.pg_stat_activity WHERE datname = current_database() "
     "AND backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY pid"
 )
 TABLES = text(
     "SELECT c.oid::int8 AS oid, format('%I.%I', n.nspname, c.relname) AS quoted, "
     "CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END AS name, "
     "CASE c.relkind WHEN 'p' THEN 0 ELSE greatest(c.reltuples, 0)::int8 END AS rows, pg_table_size(c.oid) AS bytes, pg_relation_filenode(c.oid)::int8 AS file "
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' "
     "AND n.nspname NOT IN ('information_schema', 'pipestate') AND (SELECT string_agg(a.attname, ' ') "
-    "FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) "
+    "FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) "
     "IS DISTINCT FROM 'version_num' ORDER BY pg_table_size(c.oid) DESC, 3"
 )
 
@@ -75,7 +76,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Which server and database a connection is on."""
+    """The server and database of a connection."""
 
     in_recovery: bool
     system: int
@@ -83,16 +84,16 @@ class Server:
     oid: int
 
     def is_primary_of(self, other: "Server") -> bool:
-        """Say whether `other` follows this one: the same cluster and database, and it is still in recovery.
+        """Tell whether `other` replicates this one: the same cluster and database, and it is still in recovery.
 
-        A restored backup has the system's identifier, too; promoted, it has a timeline of its own.
+        A restored backup has the same system identifier; a promoted one has another timeline.
         """
         same = (self.system, self.timeline, self.oid) == (other.system, other.timeline, other.oid)
         return same and other.in_recovery and not self.in_recovery
 
 
 def require_clone(clone: URL, production: URL | None, locate: Locator) -> Position:
-    """Refuse, in one sentence, a clone that must not be migrated or cannot be measured; say where it stands."""
+    """Refuse an unfit clone in one sentence; return its position."""
     said = {"clone": shown(clone), "production": shown(production) if production else ""}
     if production is not None:
         _refuse_production(clone, production, said)
@@ -104,8 +105,8 @@ def require_clone(clone: URL, production: URL | None, locate: Locator) -> Positi
         with db.reader(production) as connection:
             here = locate(connection)
         if here.applied != there.applied:
-            told = {"there": there.current or "base", "here": here.current or "base"}
-            raise ConfigError(ELSEWHERE.format(**said, **told))
+            places = {"there": there.current or "base", "here": here.current or "base"}
+            raise ConfigError(ELSEWHERE.format(**said, **places))
     return there
 
 
@@ -156,7 +157,7 @@ def _refuse_unfit(connection: Connection, said: dict[str, str]) -> None:
 
 @contextmanager
 def migrated(clone: URL) -> Iterator[None]:
-    """Say what becomes of the clone where Ctrl-C ends the run, or the clone vanishes."""
+    """Add the state of the clone to the message after Ctrl-C or a lost connection."""
     with telling(lambda: HALF_MIGRATED):
         try:
             yield
@@ -166,20 +167,51 @@ def migrated(clone: URL) -> Iterator[None]:
             raise Unreachable(f"the clone {shown(clone)} is lost: {error}; {HALF_MIGRATED}") from error
 
 
+def adopt_records(clone: URL) -> None:
+    """Make production's sign-offs and soaks count on its clone, if the role may write its ledger."""
+    with db.writer(clone) as connection:
+        state = look(connection)
+        is_ours = state.installed and not state.missing and find_foreign_owner(connection) is None
+        if is_ours and connection.exec_driver_sql(MAY_ADOPT).scalar_one():
+            make_own(connection)
+
+
 def vacuum(clone: URL) -> None:
-    """VACUUM ANALYZE the clone: a restored one would be vacuumed on the way, and look many times slower."""
+    """VACUUM ANALYZE the clone: an autovacuum during the measurement would slow down a restored clone."""
     with db.reachable(clone), db.engine_for(clone).connect() as plain:
         plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM (ANALYZE)")
 
 
 def tables_of(clone: URL) -> list[Table]:
-    """List the tables, the largest first; nobody but migrations waits for the ledger and the version table."""
+    """List the tables, the largest first, except the ledger and the version table."""
     with db.reader(clone) as connection:
         return [Table(**row._mapping) for row in connection.execute(TABLES)]
 
 
 def server_version(clone: URL) -> str:
-    """Say which server or library the clone is on."""
+    """Return the version of the clone's server or library."""
     with db.reader(clone) as connection:
         version: Any = connection.dialect.server_version_info or ()
         return f"{connection.dialect.name} {'.'.join(str(part) for part in version)}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A project and its clone; production is None if unknown."""
+
+    clone: URL
+    production: URL | None
+    project: Project
+    chain: Chain
+    locate: Locator
+    called: str | None = None
+
+    @property
+    def clone_name(self) -> str:
+        """The clone's name in a result; a clone that we made has a label instead of its URL."""
+        return self.called or shown(self.clone)
+
+    def where(self) -> str | None:
+        """Return the current revision of the clone."""
+        with db.reader(self.clone) as connection:
+            return self.locate(connection).current

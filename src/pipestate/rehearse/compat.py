@@ -1,26 +1,28 @@
-"""The statements that the code of today runs, before and after the pending revisions."""
+"""Compatibility of today's statements with the pending revisions: prepared before and after each."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from pipestate.config import shown
-from pipestate.engines.engine import engine_of
-from pipestate.errors import ConfigError
-from pipestate.ledger.rehearsals import COMPAT, Rehearsed
-from pipestate.plural import many
+from pipestate.core.errors import ConfigError
+from pipestate.core.text import many
+from pipestate.database import connections as db
+from pipestate.database.engines import engine_of
+from pipestate.database.urls import shown
+from pipestate.ledger.record import COMPAT, Rehearsed
+from pipestate.ledger.statements import Objects, changed_names, make_watch, read_objects
 from pipestate.rehearse.child_process import refusal, run_child
-from pipestate.rehearse.clone import migrated, require_clone
-from pipestate.rehearse.job import Job
-from pipestate.rehearse.prepare import Prepared, prepare
-from pipestate.rehearse.recorded import files_of, require_recordable, write_record
-from pipestate.rehearse.statements import Reason, find_reason
-from pipestate.rehearse.trace import Begins, Failure, Trace, untold
+from pipestate.rehearse.clone import Job, migrated, require_clone
+from pipestate.rehearse.production import files_of, require_recordable, write_record
+from pipestate.rehearse.run import apply_unjudged, pending_revisions
+from pipestate.rehearse.statements import Prepared, Reason, find_reason, prepare
+from pipestate.rehearse.trace import Begins, Failure, Trace, no_progress
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStatement:
-    """A statement and what is to be said of it; `revision` did it, in the file `path`."""
+class StatementResult:
+    """A statement and its outcome; `revision` caused it, in the file `path`."""
 
     statement: str
     what: str
@@ -31,15 +33,15 @@ class ToldStatement:
 
 @dataclass(frozen=True, slots=True)
 class Compat:
-    """What becomes of today's statements."""
+    """The outcome for today's statements."""
 
     clone: str
     before: str | None
     after: str | None
     statements: int
-    broken: tuple[ToldStatement, ...]
-    changed: tuple[ToldStatement, ...]
-    unprepared: tuple[ToldStatement, ...]
+    broken: tuple[StatementResult, ...]
+    changed: tuple[StatementResult, ...]
+    unprepared: tuple[StatementResult, ...]
     failure: Failure | None = None
     duration_ms: float = 0.0
 
@@ -54,24 +56,26 @@ def compat(
     given: Sequence[str],
     say: Callable[[str], None] = print,
     *,
+    since: Sequence[str] = (),
     record: bool = False,
-    begins: Begins = untold,
+    begins: Begins = no_progress,
 ) -> Compat:
-    """Prepare the statements on the clone before and after each pending revision."""
+    """Prepare the statements on the clone before and after each pending revision after `since`."""
     if record:
         require_recordable(job)
     if engine_of(job.clone).IS_FILE:
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
     position = require_clone(job.clone, job.production, job.locate)
-    needed = job.chain.ancestors(wanted) - position.applied
-    steps = [("upgrade", revision.id) for revision in job.chain if revision.id in needed]
-    if not steps:
-        raise ConfigError(f"nothing is pending: the clone is at {position.current or 'base'}")
+    needed = pending_revisions(job.chain, position, wanted, since)
+    files = files_of(job, needed) if record else {}
+    steps = [("upgrade", revision) for revision in needed]
+    with migrated(job.clone):
+        position = apply_unjudged(job, position, since, say)
     _require_some(given, prepare(job.clone, given))
-    files = files_of(job, position, wanted) if record else {}
     counted = many(len(steps), "revision")
     say(f"preparing {many(len(given), 'statement')} before and after {counted}")
     start = time.monotonic()
+    before = _objects(job)
     with migrated(job.clone):
         trace = run_child(job, steps, given, begins)
         if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
@@ -79,12 +83,29 @@ def compat(
         made = compare(job, position.current, given, trace)
     made = replace(made, duration_ms=(time.monotonic() - start) * 1000)
     if record:
-        write_record(job, _as_record(made, files))
+        changed = changed_names(before, _objects(job)) if made.failure is None else []
+        write_record(job, _as_record(made, files, _watch(job, made, files, changed, given)))
     return made
 
 
-def _as_record(made: Compat, files: Mapping[str, str]) -> Rehearsed:
-    """Choose what the ledger keeps; where a revision failed, nobody knows what the later ones break."""
+def _objects(job: Job) -> Objects:
+    with db.reader(job.clone) as connection:
+        return read_objects(connection)
+
+
+def _watch(
+    job: Job, made: Compat, files: Mapping[str, str], changed: Sequence[str], given: Sequence[str]
+) -> Mapping[str, Any] | None:
+    """List the statements that `disuse` watches, and those that the revisions leave untouched."""
+    touched = {each.statement for each in (*made.broken, *made.changed, *made.unprepared)}
+    broken = [(each.statement, each.revision) for each in made.broken]
+    assert job.production is not None, "require_recordable has seen it"
+    with db.reader(job.production) as connection:
+        return make_watch(connection, changed, files, broken, set(given) - touched)
+
+
+def _as_record(made: Compat, files: Mapping[str, str], watch: Mapping[str, Any] | None) -> Rehearsed:
+    """Make the ledger's row; after a failed revision the effect of later ones is unknown."""
     failed = made.failure is not None
     return Rehearsed(
         kind=COMPAT,
@@ -98,6 +119,7 @@ def _as_record(made: Compat, files: Mapping[str, str]) -> Rehearsed:
         broken=None if failed else len(made.broken),
         changed=None if failed else len(made.changed),
         unprepared=len(made.unprepared),
+        watch=watch,
     )
 
 
@@ -110,24 +132,28 @@ def _require_some(given: Sequence[str], found: Sequence[Prepared]) -> None:
 
 
 def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) -> Compat:
-    """Say what broke and what returns other columns, and which revision did it."""
+    """Find broken statements and changed columns, each with its revision."""
     first = trace.prepared[0][1]
     unprepared = tuple(
-        ToldStatement(statement, each.error, reason=find_reason(statement, each.error))
+        StatementResult(statement, each.error, reason=find_reason(statement, each.error))
         for statement, each in zip(given, first, strict=True)
         if each.error
     )
-    broken: list[ToldStatement] = []
-    changed: list[ToldStatement] = []
+    broken: list[StatementResult] = []
+    changed: list[StatementResult] = []
     for number, statement in enumerate(given):
         states = [(revision, found[number]) for revision, found in trace.prepared]
-        last = states[-1][1]
-        if states[0][1].error or last == states[0][1]:
+        if states[0][1].error:
             continue
-        revision = _culprit(states)
-        path = str(job.chain.by_id[revision].path)
-        told = ToldStatement(statement, last.error or _difference(states[0][1], last), revision, path)
-        (broken if last.error else changed).append(told)
+        errors = [(revision, _error(states[0][1], each)) for revision, each in states]
+        was, now = states[0][1], states[-1][1]
+        if any(error for _, error in errors):
+            revision, what = _breakage(errors)
+            broken.append(StatementResult(statement, what, revision, str(job.chain.by_id[revision].path)))
+        elif now.columns != was.columns:
+            revision = _since(states)
+            path = str(job.chain.by_id[revision].path)
+            changed.append(StatementResult(statement, _difference(was, now), revision, path))
     return Compat(
         job.clone_name,
         before,
@@ -140,12 +166,28 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
     )
 
 
-def _culprit(states: Sequence[tuple[str | None, Prepared]]) -> str:
-    """Find the revision since which a statement is understood as it is at the end."""
-    last = states[-1][1]
-    culprit = states[-1][0]
+def _error(first: Prepared, each: Prepared) -> str | None:
+    """Return the error of a statement; planning errors count only if planning worked before."""
+    return each.error or (each.plan_error if first.plan_error is None else None)
+
+
+def _breakage(errors: Sequence[tuple[str | None, str | None]]) -> tuple[str, str]:
+    """Find the revision that breaks a statement, for good or until a later one, with its error."""
+    last = next(number for number in reversed(range(len(errors))) if errors[number][1])
+    first = last
+    while errors[first - 1][1]:
+        first -= 1
+    culprit, error = errors[first][0], errors[last][1]
+    assert culprit is not None
+    repaired = f"; it works again after {errors[last + 1][0]}" if last + 1 < len(errors) else ""
+    return culprit, f"{error}{repaired}"
+
+
+def _since(states: Sequence[tuple[str | None, Prepared]]) -> str:
+    """Find the revision from which on a statement returns its final columns."""
+    last, culprit = states[-1][1], states[-1][0]
     for revision, each in reversed(states):
-        if each != last and not (each.error and last.error):
+        if each.columns != last.columns:
             break
         culprit = revision
     assert culprit is not None
@@ -153,7 +195,7 @@ def _culprit(states: Sequence[tuple[str | None, Prepared]]) -> str:
 
 
 def _difference(before: Prepared, after: Prepared) -> str:
-    """Say which columns a statement returns no longer, newly, or with another type."""
+    """Describe lost, new and retyped columns of a statement."""
     was, now = dict(before.columns or ()), dict(after.columns or ())
     parts = [f"without {name}" for name in was if name not in now]
     parts += [f"with {name} ({kind})" for name, kind in now.items() if name not in was]

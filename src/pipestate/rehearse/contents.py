@@ -1,33 +1,62 @@
-"""What is in a database: the definition of every object, and for every table a digest of its rows.
+"""Contents of a database: the definition of every object, and a digest of each table's rows.
 
-Read in one snapshot. What pipestate keeps for itself (the ledger, archives) and version tables are left out: they say
-how often something was done.
+All is read in one snapshot. The ledger, archives and version tables are left out: they count the runs.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import URL, Connection
 
-from pipestate import db
-from pipestate.engines.choice import choose
-from pipestate.rehearse.definitions import read_definitions
+from pipestate.core.errors import ConfigError
+from pipestate.database import connections as db
+from pipestate.database.engines import choose, engine_of
+from pipestate.database.schema_digest import read_definitions
+from pipestate.project.graph import Position
+from pipestate.rehearse.blocking_reader import Encounters, ExclusiveRequests, run_beside_readers
+from pipestate.rehearse.child_process import Step, run_child
+from pipestate.rehearse.clone import HIDDEN_COLUMN, Job
+from pipestate.rehearse.impact import LockEncounter, Return
 
+HIDDEN_NUMBER = re.compile(r"\b_pipestate_[0-9]+_")  # differs in every contract
 COLUMNS = (
     "SELECT format('%I.%I', n.nspname, c.relname), "
     "CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END, "
     "coalesce(string_agg(quote_ident(a.attname), ', ' ORDER BY a.attname), '') "
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+    "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+    f"AND a.attname !~ '{HIDDEN_COLUMN}' "
     "WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' "
     "AND n.nspname NOT IN ('information_schema', 'pipestate') AND n.nspname NOT LIKE 'pipestate\\_archive%' GROUP BY 1, 2 ORDER BY 2"
+)
+# Properties that a restored object may lack and that its definition omits.
+DETAILS = (
+    "WITH place AS (SELECT oid, nspname, CASE WHEN nspname = 'public' THEN '' ELSE nspname || '.' END AS prefix "
+    "FROM pg_catalog.pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'pipestate') "
+    "AND nspname NOT LIKE 'pipestate\\_archive%') "
+    "SELECT 'replica identity of ' || n.prefix || c.relname, CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'n' "
+    "THEN 'nothing' ELSE (SELECT 'index ' || i.indexrelid::regclass::text FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid "
+    "AND i.indisreplident) END FROM pg_catalog.pg_class c JOIN place n ON n.oid = c.relnamespace "
+    "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.relreplident <> 'd' "
+    "UNION ALL SELECT 'comment on index ' || n.prefix || c.relname, d.description FROM pg_catalog.pg_class c "
+    "JOIN place n ON n.oid = c.relnamespace JOIN pg_catalog.pg_description d ON d.objoid = c.oid AND d.objsubid = 0 "
+    "AND d.classoid = 'pg_class'::regclass WHERE c.relkind IN ('i', 'I') "
+    "UNION ALL SELECT 'rights on function ' || p.oid::regprocedure::text, concat_ws(', ', "
+    "'owner ' || pg_get_userbyid(p.proowner), p.proacl::text) FROM pg_catalog.pg_proc p JOIN place n ON n.oid = p.pronamespace "
+    "WHERE p.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"
+)
+POSITIONS = (
+    "SELECT CASE WHEN schemaname = 'public' THEN '' ELSE schemaname || '.' END || sequencename, last_value, increment_by "
+    "FROM pg_catalog.pg_sequences WHERE last_value IS NOT NULL AND schemaname NOT LIKE 'pipestate%'"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """How many rows a table has, and a number that does not depend on their order."""
+    """The number of a table's rows, and a hash that is independent of their order."""
 
     rows: int
     hash: str
@@ -39,22 +68,38 @@ class Contents:
 
     definitions: Mapping[str, str]
     digests: Mapping[str, Digest]
+    positions: Mapping[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # of sequences, with their increments
 
 
 def read_contents(url: URL) -> Contents:
-    """Read all of a database in one snapshot."""
+    """Read a whole database in one snapshot."""
     with db.reader(url) as connection:
         definitions = read_definitions(connection)
         digests = dict(choose(DIGESTS, connection)(connection))
+        positions: dict[str, tuple[int, int]] = {}
+        if not engine_of(url).IS_FILE:
+            definitions |= {str(name): str(detail) for name, detail in _rows(connection, DETAILS)}
+            positions = {name: (value, step) for name, value, step in _rows(connection, POSITIONS)}
     versions = tuple(_version_tables(definitions))
     return Contents(
-        {name: each for name, each in definitions.items() if not _is_of(name, versions)},
+        {
+            name: HIDDEN_NUMBER.sub("_pipestate_", each)
+            for name, each in definitions.items()
+            if not _is_of(name, versions)
+        },
         {name: each for name, each in digests.items() if name not in versions},
+        positions,
     )
 
 
+def _rows(connection: Connection, query: str) -> Sequence[Any]:
+    return connection.exec_driver_sql(query, execution_options={"no_parameters": True}).all()
+
+
 def _version_tables(definitions: Mapping[str, str]) -> Iterator[str]:
-    """Find the tables that have a `version_num` and nothing else: Alembic makes one, and leaves it behind."""
+    """Find the tables with `version_num` as their only column: Alembic makes one, and leaves it behind."""
     columns = [name.removeprefix("column ") for name in definitions if name.startswith("column ")]
     for table in (name.removesuffix(".version_num") for name in columns if name.endswith(".version_num")):
         if sum(name.startswith(f"{table}.") for name in columns) == 1:
@@ -70,7 +115,10 @@ def _is_of(name: str, tables: Sequence[str]) -> bool:
 
 
 def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iterator[str]:
-    """Name what is gone, what is new and what is another; with `rows`, also tables whose rows are others."""
+    """Name missing, new and different objects; with `rows`, also rows, and sequences that are behind.
+
+    A sequence that is ahead has skipped numbers, which any rollback does.
+    """
     for name, was, now in changed(before.definitions, after.definitions):
         if now is None:
             yield f"{name} is gone"
@@ -84,12 +132,16 @@ def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iter
             yield f"table {name} had {old.rows:,} rows, has {new.rows:,}"
         elif rows and old.hash != new.hash:
             yield f"table {name} has as many rows, and others"
+    for name, (last, step) in sorted(before.positions.items()) if rows else ():
+        found = after.positions.get(name)
+        if f"sequence {name}" in after.definitions and (found is None or (last - found[0]) * step > 0):
+            yield f"sequence {name} was at {last:,}, is at {f'{found[0]:,}' if found else 'its start'}"
 
 
 def changed(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """List the objects that differ, by name, each with its definition in the one and in the other."""
+    """List the objects that differ, by name, each with both definitions."""
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
         if was != now:
@@ -102,14 +154,10 @@ def short(definition: str) -> str:
 
 
 def _on_postgresql(connection: Connection) -> Iterator[tuple[str, Digest]]:
-    for quoted, name, columns in connection.exec_driver_sql(
-        COLUMNS, execution_options={"no_parameters": True}
-    ).all():
+    for quoted, name, columns in _rows(connection, COLUMNS):
         row = f"hashtextextended(ROW({columns})::text, 0)::numeric" if columns else "0"
-        count, total = connection.exec_driver_sql(
-            f"SELECT count(*), coalesce(sum({row}), 0)::text FROM ONLY {quoted}",
-            execution_options={"no_parameters": True},
-        ).one()
+        query = f"SELECT count(*), coalesce(sum({row}), 0)::text FROM ONLY {quoted}"
+        ((count, total),) = _rows(connection, query)
         yield str(name), Digest(count, str(total))
 
 
@@ -130,3 +178,42 @@ def _on_sqlite(connection: Connection) -> Iterator[tuple[str, Digest]]:
 
 
 DIGESTS = {"postgresql": _on_postgresql, "sqlite": _on_sqlite}
+
+
+def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
+    """Return the downgrade target; raise ConfigError if one command cannot undo the upgrade."""
+    current = position.current
+    pending = job.chain.ancestors(wanted) - position.applied
+    if current is None:
+        return ("downgrade", "base")
+    if current in job.chain and all(current in job.chain.ancestors([revision]) for revision in pending):
+        return ("downgrade", current)
+    raise ConfigError(
+        f"--there-and-back needs one revision to go back to, and this clone is at {current}, which is not below all that "
+        "is pending: rehearse one branch with --to"
+    )
+
+
+def come_back(
+    job: Job, down: Step, up: Sequence[Step], before: Contents, requests: ExclusiveRequests
+) -> tuple[tuple[LockEncounter, ...], Return]:
+    """Downgrade and compare with the original; upgrade again and compare with the first upgrade.
+
+    The second comparison counts rows only: values computed from the clock differ.
+    """
+    first = read_contents(job.clone)
+    taken_back = run_child(job, [down])
+    if taken_back.failure is not None:
+        return (), Return(failure=taken_back.failure)
+    back = tuple(differences(before, read_contents(job.clone)))
+    repeated = _repeat(job, up, requests)
+    if repeated.failure is not None:
+        return repeated.encounters, Return(back, failure=repeated.failure)
+    again = tuple(differences(first, read_contents(job.clone), rows=False))
+    return repeated.encounters, Return(back, again)
+
+
+def _repeat(job: Job, up: Sequence[Step], requests: ExclusiveRequests) -> Encounters:
+    if requests:
+        return run_beside_readers(job, up, requests)
+    return Encounters((), run_child(job, up).failure)

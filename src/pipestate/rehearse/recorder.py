@@ -1,4 +1,4 @@
-"""In the child: time every statement of a revision, and look at the locks that it took."""
+"""Recorder in the child: times every statement of a revision, and reads its locks."""
 
 import re
 import sys
@@ -14,12 +14,13 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, Engine, event
 
+from pipestate.migration.alembic import Steps, wrap_migrations
 from pipestate.rehearse.statements import first_word
 
 Tell = Callable[..., None]
 
-# After these a look at the session's locks; where rows were read or written, only if it took some time. Not after
-# others: a `SET TRANSACTION` must come before any query.
+# The session's locks are read after these statements; after reads and writes of rows, only if they took some time.
+# Other statements are skipped: a `SET TRANSACTION` must come before any query.
 CHANGES = frozenset(
     [
         "ALTER",
@@ -43,7 +44,7 @@ TO_SAVEPOINT = re.compile(r"(?i)\brollback\s+(work\s+|transaction\s+)?to\b")
 LONG_S = 0.005
 LONGEST_SQL = 4000
 
-# One row at least, for the lock_timeout: outside of a transaction the locks of a statement are gone when it is over.
+# It returns at least one row, for the lock_timeout: outside a transaction, a statement's locks end with it.
 LOCKS = {
     "postgresql": (
         "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
@@ -55,7 +56,7 @@ LOCKS = {
 
 
 class Recorder:
-    """Tells what each revision does, on whatever connections its env.py makes."""
+    """Reports the statements of each revision, on all connections that its env.py makes."""
 
     def __init__(self, tell: Tell, versions: Sequence[Path], wait: Callable[[], object] = str) -> None:
         self.tell = tell
@@ -64,26 +65,26 @@ class Recorder:
         self.revision: str | None = None
         self._source: str | None = None
         self._start = 0.0
-        self._looking = False
+        self._silent = False
         self._path: str | None = None
         self._places: dict[str, bool] = {}
 
     def begin(self, step: RevisionStep) -> None:
-        """Tell that a revision begins, and wait where somebody wants to be there first."""
+        """Report that a revision begins, and wait for the parent if asked to."""
         script: Any = step.revision
         self.revision, self._path = str(script.revision), str(script.path)
         self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())
         self.wait()
 
     def before(self, *_: Any) -> None:
-        """Note when a statement starts, and which line of a revision runs it."""
-        if self.revision is not None and not self._looking:
+        """Note the start of a statement, and the line of the revision that runs it."""
+        if self.revision is not None and not self._silent:
             self._source = self._line()
             self._start = time.monotonic()
 
     def after(self, connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
-        """Tell a statement that has run."""
-        if self.revision is None or self._looking:
+        """Report a finished statement."""
+        if self.revision is None or self._silent:
             return
         start, end = self._start, time.monotonic()
         locks = self._locks(connection) if may_lock(statement, end - start) else []
@@ -102,12 +103,12 @@ class Recorder:
             self.end(connection)
 
     def end(self, connection: Connection) -> None:
-        """Tell that a transaction ends, and its locks with it."""
-        if self.revision is not None and not self._looking:
+        """Report the end of a transaction and of its locks."""
+        if self.revision is not None and not self._silent:
             self.tell("ended", session=_session(connection), at=time.monotonic())
 
     def line_of(self, error: BaseException) -> str | None:
-        """Find the line of a revision in which an error arose; its file where something ran for it."""
+        """Find the revision's line that raised an error; only its file if other code ran for it."""
         cause: BaseException | None = error
         while cause is not None:
             frames = [
@@ -122,15 +123,15 @@ class Recorder:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Tell nothing of what runs meanwhile: it is our own."""
-        self._looking = True
+        """Report nothing inside the block: the statements are our own."""
+        self._silent = True
         try:
             yield
         finally:
-            self._looking = False
+            self._silent = False
 
     def _locks(self, connection: Connection) -> list[list[Any]]:
-        """Read the locks of the session; an env.py may also use an engine that has none to show."""
+        """Read the locks of the session; return none for an engine that cannot show them."""
         query = LOCKS.get(connection.dialect.name)
         if query is None:
             return []
@@ -138,7 +139,7 @@ class Recorder:
             return [list(row) for row in connection.exec_driver_sql(query)]
 
     def _line(self) -> str | None:
-        """Find the line of a revision that is running; the file where a Contract runs for it."""
+        """Find the running line of a revision; only the file if a Contract runs for it."""
         frame = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
@@ -155,7 +156,7 @@ class Recorder:
 
 
 def ends_transaction(statement: str) -> bool:
-    """Say whether a statement ends a transaction; going back to a savepoint does not.
+    """Tell whether a statement ends a transaction; a rollback to a savepoint does not.
 
     >>> [ends_transaction(each) for each in ("COMMIT", "rollback;", "ROLLBACK TO SAVEPOINT a", "SELECT 1")]
     [True, True, False, False]
@@ -164,7 +165,7 @@ def ends_transaction(statement: str) -> bool:
 
 
 def may_lock(statement: str, seconds: float) -> bool:
-    """Say whether to look at the locks after a statement: a SELECT without FROM calls a function."""
+    """Tell whether to read the locks after a statement: a SELECT without FROM calls a function."""
     word = first_word(statement)
     calls = word == "SELECT" and " from " not in " ".join(statement.lower().split())
     return word in CHANGES or calls or (word in WRITES and seconds >= LONG_S)
@@ -210,15 +211,14 @@ def _following(recorder: Recorder) -> Iterator[None]:
 
 
 def _follow(recorder: Recorder, migration: MigrationContext) -> None:
-    steps = migration._migrations_fn
-    if steps is None:
-        return
+    def wrap(steps: Steps) -> Steps:
+        @wraps(steps)
+        def followed(heads: Any, context: Any) -> Iterator[Any]:
+            for step in steps(heads, context):
+                if isinstance(step, RevisionStep):
+                    recorder.begin(step)
+                yield step
 
-    @wraps(steps)
-    def followed(heads: Any, context: Any) -> Iterator[Any]:
-        for step in steps(heads, context):
-            if isinstance(step, RevisionStep):
-                recorder.begin(step)
-            yield step
+        return followed
 
-    migration._migrations_fn = followed
+    wrap_migrations(migration, wrap)

@@ -1,4 +1,4 @@
-"""What the child tells: its statements with their times and locks, its revisions, the gates that were asked.
+"""Reports of the child: statements with their times and locks, revisions, gates.
 
 Times are `time.monotonic()`, which the two processes share.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipestate.rehearse.prepare import Prepared, read_prepared
+from pipestate.rehearse.statements import Prepared, read_prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of a revision. `source` is the line of its file that ran it; without one, something ran for it."""
+    """One statement of a revision. `source` is the line of its file that ran it; None if other code ran it."""
 
     revision: str
     session: int
@@ -45,23 +45,23 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A revision that began, and the file that it is in."""
+    """A revision that began, and its file."""
 
     revision: str
     path: str
     at: float
 
 
-Begins = Callable[[Begun], None]  # is told each revision that begins
+Begins = Callable[[Begun], None]  # called when a revision begins
 
 
-def untold(begun: Begun) -> None:
-    """Take no notice of a revision that begins."""
+def no_progress(begun: Begun) -> None:
+    """Ignore a revision that begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class GateAsked:
-    """A gate as a revision found it on the clone: its name, `open` or `closed`, and why it is closed."""
+class GateOutcome:
+    """The state of a gate for a revision on the clone: its name, `open` or `closed`, and the failed checks."""
 
     revision: str
     gate: str
@@ -71,7 +71,7 @@ class GateAsked:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What stopped the child: a sentence, the line that ran, the exit code that it would have, the server's code."""
+    """The error that stopped the child: a sentence, the line, the exit code, the server's code."""
 
     message: str
     source: str | None
@@ -81,27 +81,27 @@ class Failure:
 
 @dataclass(slots=True)
 class Trace:
-    """All that the child told until now."""
+    """All reports of the child."""
 
     statements: list[Statement] = field(default_factory=list)
     begun: list[Begun] = field(default_factory=list)
     ended: list[tuple[int, float]] = field(
         default_factory=list
-    )  # the sessions whose transaction ended, and when
-    gates: list[GateAsked] = field(default_factory=list)
-    prepared: list[tuple[str | None, list[Prepared]]] = field(default_factory=list)  # after which revision
+    )  # sessions with the ends of their transactions
+    gates: list[GateOutcome] = field(default_factory=list)
+    prepared: list[tuple[str | None, list[Prepared]]] = field(default_factory=list)  # by the revision before
     failure: Failure | None = None
     empty_at: float | None = None  # from here to the first revision, an empty one is measured
     done_at: float | None = None
-    begins: Begins = untold
+    begins: Begins = no_progress
 
     @property
     def is_empty(self) -> bool:
-        """Say whether env.py runs with nothing to do: what is seen then is noise."""
+        """Tell whether env.py runs without revisions: waits are noise then."""
         return self.empty_at is not None and not self.begun
 
     def take(self, said: Mapping[str, Any]) -> None:
-        """Take one message."""
+        """Process one message."""
         values = {name: value for name, value in said.items() if name != "what"}
         what = said["what"]
         if what == "statement":
@@ -113,7 +113,7 @@ class Trace:
         elif what == "ended":
             self.ended.append((values["session"], values["at"]))
         elif what == "gate":
-            self.gates.append(GateAsked(**{**values, "failing": tuple(values["failing"])}))
+            self.gates.append(GateOutcome(**{**values, "failing": tuple(values["failing"])}))
         elif what == "prepared":
             self.prepared.append((values["after"], [read_prepared(each) for each in values["found"]]))
         elif what == "failed":

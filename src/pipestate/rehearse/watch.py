@@ -1,10 +1,9 @@
-"""The watcher: asks, beside the migration, for the locks that writers and readers would need.
+"""Watcher: requests, beside the migration, the locks that writers and readers would need.
 
-- Every 20 ms it looks at the locks of all other sessions, for attribution.
-- For each table that is probed, one message `BEGIN; LOCK …; ROLLBACK` asks for a writer's lock and one for a
-  reader's, every 5 ms while the migration holds a lock that is in somebody's way, now and then otherwise. As
-  several messages it would itself be in the way.
-- Some rows of each table that the migration writes to are looked at every 20 ms: is one of them locked?
+- Every 20 ms it reads the locks of all other sessions, for attribution.
+- For each probed table, `BEGIN; LOCK …; ROLLBACK` requests a writer's lock and a reader's. The interval is 5 ms
+  while the migration holds a blocking lock, else 100 ms. Each probe is one message, and releases its lock at once.
+- Some rows of each table that the migration writes to are read every 20 ms, to see whether one is locked.
 """
 
 import time
@@ -15,37 +14,35 @@ from typing import Any
 from sqlalchemy import URL
 
 from pipestate.rehearse.clone import Table
-from pipestate.rehearse.line import PolledLine, RepeatedMessage, Rows, follow
+from pipestate.rehearse.polled import PolledConnection, RepeatedMessage, Rows, follow
 from pipestate.rehearse.trace import Trace
 
 PROBED_TABLES = 16
 SAMPLED_ROWS = 100
-LOOK_S, PROBE_S, SELDOM_S = 0.020, 0.005, 0.100
+SAMPLE_S, PROBE_S, SELDOM_S = 0.020, 0.005, 0.100
 WORTH_KEEPING_S = 0.001
 
 WRITER, READER = "ROW EXCLUSIVE", "ACCESS SHARE"
-# The modes that a writer waits for; those in which rows may be locked.
+# Modes that block writers; modes that may lock rows.
 BLOCKING = frozenset(("ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"))
 WRITING = frozenset(("RowShareLock", "RowExclusiveLock"))
 
 LOCKS = (
-    "PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_locks l "
-    "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384 "
-    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_catalog.pg_locks l "
+    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384 "
+    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
     "AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[{ours}])"
 )
-SAMPLE = (
-    "SELECT ctid::text FROM ONLY {table} TABLESAMPLE SYSTEM ({percent}) LIMIT {most}"  # rows anywhere in it
-)
+SAMPLE = "SELECT ctid::text FROM ONLY {table} TABLESAMPLE SYSTEM ({percent}) LIMIT {most}"  # rows from random blocks
 ROWS = (
     "PREPARE pipestate_rows AS SELECT ctid::text FROM ONLY {table} WHERE ctid = ANY ('{{{places}}}'::tid[]) "
-    "AND xmax IN (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid')"
+    "AND xmax IN (SELECT transactionid FROM pg_catalog.pg_locks WHERE locktype = 'transactionid')"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A lock as it was seen at a moment; `by` is the kind of session, such as `client backend`."""
+    """A lock seen at one moment; `by` is the kind of session, such as `client backend`."""
 
     oid: int
     mode: str
@@ -56,7 +53,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long somebody would have waited: for a lock on a table (`kind` is its mode), or for a row (`rows`)."""
+    """A wait for a lock on a table (`kind` is its mode), or for a row (`rows`)."""
 
     oid: int
     kind: str
@@ -70,7 +67,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Seen:
-    """All that was seen."""
+    """All sightings and waits."""
 
     sightings: list[Sighting] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -79,22 +76,22 @@ class Seen:
 
 
 class Watcher:
-    """The watcher of one clone: its lines are open from the start, so that they disturb nothing later."""
+    """The watcher of one clone: it opens its connections at the start, to disturb nothing later."""
 
     def __init__(self, clone: URL, tables: Sequence[Table], trace: Trace) -> None:
         self.clone, self.trace, self.seen = clone, trace, Seen()
         self.tables = {table.oid: table for table in tables[:PROBED_TABLES]}
         self.seen.not_probed |= {table.name: "too many tables" for table in tables[PROBED_TABLES:]}
-        self.lines: list[PolledLine] = []
+        self.lines: list[PolledConnection] = []
         self.probes: dict[int, list[RepeatedMessage]] = {}
         self.rows: dict[int, RepeatedMessage] = {}
         self.locked_rows: dict[tuple[int, str], float] = {}
         for table in self.tables.values():
             self._probe(table)
-        self.look = self._looker()
+        self.sampler = self._sampler()
 
-    def _line(self) -> PolledLine:
-        self.lines.append(PolledLine(self.clone))
+    def _line(self) -> PolledConnection:
+        self.lines.append(PolledConnection(self.clone))
         return self.lines[-1]
 
     def _probe(self, table: Table) -> None:
@@ -104,11 +101,13 @@ class Watcher:
         sample = SAMPLE.format(table=table.quoted, percent=percent, most=SAMPLED_ROWS)
         readable = (
             table.rows > 0 and line.refusal(sample) is None
-        )  # the probes say why a table is closed to this role
+        )  # the probes report why this role cannot read a table
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
             line.ask(ROWS.format(table=table.quoted, places=places))
-            task = RepeatedMessage(line, "EXECUTE pipestate_rows", LOOK_S, lambda *answer: None, paused=True)
+            task = RepeatedMessage(
+                line, "EXECUTE pipestate_rows", SAMPLE_S, lambda *answer: None, paused=True
+            )
             task.take = lambda rows, sent, now: self._take_rows(table.oid, rows, now)
             self.rows[table.oid] = task
 
@@ -123,11 +122,11 @@ class Watcher:
         message = f"BEGIN; LOCK TABLE {table.quoted} IN {mode} MODE; ROLLBACK"
         return RepeatedMessage(self._line(), message, SELDOM_S, take)
 
-    def _looker(self) -> RepeatedMessage:
+    def _sampler(self) -> RepeatedMessage:
         line = self._line()
         ours = ", ".join(str(each.pid) for each in self.lines)
         line.ask(LOCKS.format(ours=ours))
-        return RepeatedMessage(line, "EXECUTE pipestate_locks", LOOK_S, self._take_locks)
+        return RepeatedMessage(line, "EXECUTE pipestate_locks", SAMPLE_S, self._take_locks)
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:
         del sent
@@ -139,7 +138,7 @@ class Watcher:
         self.seen.sightings += found
         blocked = {each.oid for each in found if each.mode in BLOCKING}
         written = blocked | {each.oid for each in found if each.mode in WRITING}
-        if self.trace.is_empty:  # what an empty revision shows, measured as the rest is
+        if self.trace.is_empty:  # measure an empty revision like the others
             blocked = set(list(self.tables)[:2])
         for oid, probes in self.probes.items():
             for probe in probes:
@@ -153,17 +152,17 @@ class Watcher:
                 self._take_rows(oid, [], now)
 
     def _take_rows(self, oid: int, rows: Rows, now: float) -> None:
-        """Keep since when each sampled row is locked; one that no longer is has made somebody wait until now."""
+        """Keep the moment since when each sampled row is locked; a free row ends its wait."""
         locked = {(oid, str(place)) for (place,) in rows}
         for key in [key for key in self.locked_rows if key[0] == oid and key not in locked]:
             self.seen.waits.append(Wait(oid, "rows", self.locked_rows.pop(key), now))
         for key in locked:
             self.locked_rows.setdefault(key, now)
 
-    def watch(self, told: Any) -> Seen:
-        """Watch until the child has nothing more to tell; `told` is the pipe on which it does."""
-        tasks = [self.look, *(task for each in self.probes.values() for task in each), *self.rows.values()]
-        follow(told, tasks, self.trace.take)
+    def watch(self, pipe: Any) -> Seen:
+        """Watch until the child closes `pipe`, which carries its reports."""
+        tasks = [self.sampler, *(task for each in self.probes.values() for task in each), *self.rows.values()]
+        follow(pipe, tasks, self.trace.take)
         self._finish()
         return self.seen
 

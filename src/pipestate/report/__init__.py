@@ -1,1 +1,1 @@
-"""One page for a browser: the gates, what was observed over time, the runbooks' text beside its verdicts."""
+"""HTML report: the gates, numbers over time, and the runbooks' text beside its verdicts."""

@@ -1,73 +1,223 @@
-"""A series as a chart: its line, the limits of its criterion, what failed, and where nothing was written."""
+"""Charts: axis ticks and their labels, tables of the same numbers, and drawings. Pure."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
 
-from pipestate.plural import many
-from pipestate.report.scale import Scale, nice_range, number, tick, ticks, time_ticks
+from pipestate.core.text import many
 from pipestate.report.series import Gap, Point, Series, Window, gaps
-from pipestate.report.svg import at, element, path
-from pipestate.runbook.require import Comparison
 
-WIDTH, HEIGHT = 360, 150
-LEFT, RIGHT, TOP, BOTTOM = 46, 352, 14, 126
-# Up to so many points each has a dot of its own.
-DOTTED = 62
-LABEL_HEIGHT = 12
+_STEPS = [
+    *(timedelta(hours=hours) for hours in (1, 3, 6, 12)),
+    *(timedelta(days=days) for days in (1, 2, 5, 7, 14, 30, 61, 122, 365)),
+]
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+FAR = 1e300
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def nice_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return round ends around the values; zero is one end if the values are near it.
+
+    >>> nice_range([2, 9]), nice_range([97.2, 99.9]), nice_range([0, 0])
+    ((0.0, 10.0), (97.0, 100.0), (0.0, 1.0))
+    """
+    low, high = _drawable(min(values)), _drawable(max(values))
+    if low >= 0 and low <= high / 2:
+        low = 0.0
+    if high <= 0 and high >= low / 2:
+        high = 0.0
+    if low == high:
+        low, high = (0.0, 1.0) if low == 0 else (low - abs(low) / 10, high + abs(high) / 10)
+    step = _step(high - low, 3)
+    return math.floor(low / step) * step, math.ceil(high / step) * step
+
+
+def _drawable(value: float) -> float:
+    """Clamp a number to the range in which differences between numbers stay finite."""
+    return 0.0 if abs(value) < 1 / FAR else max(-FAR, min(FAR, value))
+
+
+def ticks(low: float, high: float, most: int = 3) -> list[float]:
+    """Return at most so many round values between two ends.
+
+    >>> ticks(0, 10), ticks(97, 100)
+    ([0.0, 5.0, 10.0], [98.0, 100.0])
+    """
+    step = _step(high - low, most - 1)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _step(length: float, parts: int) -> float:
+    """Return the smallest of 1, 2, 5, 10, … that divides a length into at most so many parts."""
+    if length <= 0 or not math.isfinite(length):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(length / parts))
+    return next(
+        (power * factor for factor in (1, 2, 5, 10) if length / (power * factor) <= parts + 1e-9), power * 10
+    )
+
+
+def time_ticks(start: datetime, end: datetime, most: int = 5) -> list[tuple[datetime, str]]:
+    """Return at most so many round moments between two, in UTC, with their labels.
+
+    >>> [label for _, label in time_ticks(_EPOCH, _EPOCH + timedelta(days=8))]
+    ['1 Jan', '3 Jan', '5 Jan', '7 Jan', '9 Jan']
+    """
+    length = end - start
+    step = next((step for step in _STEPS if length / step <= most - 0.5), _STEPS[-1])
+    first = -((_EPOCH - start) // step) if start > _EPOCH else 0
+    moments = [_EPOCH + number * step for number in range(first, (end - _EPOCH) // step + 1)]
+    return [(moment, _moment(moment, step)) for moment in moments[:most]]
+
+
+def _moment(moment: datetime, step: timedelta) -> str:
+    if step < timedelta(days=1):
+        return f"{moment:%H:%M}" if moment.hour else f"{moment.day} {moment:%b}"
+    return f"{moment.day} {moment:%b}" if step < timedelta(days=365) else f"{moment:%Y}"
+
+
+def tick(value: float) -> str:
+    """Write a number for an axis label, in at most six characters.
+
+    >>> [tick(value) for value in (2000, 600000, 0.25, -25000)]
+    ['2,000', '600k', '0.25', '-25k']
+    """
+    return f"{value / 1000:.3g}k" if 1e4 <= abs(value) < 1e6 else number(value)
+
+
+def number(value: float) -> str:
+    """Write a number in its shortest readable form.
+
+    >>> [number(value) for value in (2695, 0.25, 1 / 3, 12_500_000, 1e30, 0.00001)]
+    ['2,695', '0.25', '0.333', '12.5M', '1e+30', '1e-05']
+    """
+    if abs(value) >= 1e15 or 0 < abs(value) < 1e-3:
+        return f"{value:.3g}"
+    for unit, letter in _UNITS:
+        if abs(value) >= unit:
+            return f"{value / unit:.3g}{letter}"
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+MOST_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """Where moments and values lie in the picture."""
+class Span:
+    """Summary of the points in one part of the window; None if it has no number."""
+
+    start: datetime
+    end: datetime
+    lowest: float | None
+    highest: float | None
+    latest: float | None
+    failed: int
+
+
+def spans(series: Series, window: Window) -> list[Span]:
+    """Summarise the points, newest first; skip parts without points."""
+    parts: dict[int, list[Point]] = {}
+    for point in series.points:
+        part = min(MOST_ROWS - 1, window.slot(point.at, MOST_ROWS)) if window.length else 0
+        parts.setdefault(part, []).append(point)
+    return [_span(points) for _, points in sorted(parts.items(), reverse=True)]
+
+
+def _span(points: list[Point]) -> Span:
+    values = [point.value for point in points if point.value is not None]
+    known: Iterator[float | None] = iter((min(values), max(values), values[-1]) if values else ())
+    low, high, latest = next(known, None), next(known, None), next(known, None)
+    failed = sum(not point.held for point in points)
+    return Span(points[0].at, points[-1].at, low, high, latest, failed)
+
+
+# Coordinates are those of a plot that is WIDE by HIGH. A browser stretches it to the available width.
+WIDE, HIGH = 1000, 120
+TOP = 8
+# A series of up to this many points has a dot for each.
+DOTTED = 62
+LABEL_HEIGHT = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A comparison of a criterion: its line, its text, and the side on which a value fails."""
+
+    words: str
+    words_y: float
+    left: int
+    right: int
+    y: float
+    wrong_top: float
+    wrong_height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart, ready for its template; the last four are SVG paths, which templates must not shorten."""
+
+    words: str
+    values: list[tuple[float, str]]
+    times: list[tuple[int, str]]
+    gaps: list[tuple[int, int, Gap]]
+    limits: list[Limit]
+    line: Markup
+    dots: Markup
+    failures: Markup
+    unknown: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Positions of moments and values in the plot."""
 
     window: Window
-    values: Scale
+    low: float
+    high: float
 
-    def x(self, moment: datetime) -> float:
+    def x(self, moment: datetime) -> int:
         share = (moment - self.window.start) / self.window.length if self.window.length else 1.0
-        return LEFT + min(1.0, max(0.0, share)) * (RIGHT - LEFT)
+        return round(min(1.0, max(0.0, share)) * WIDE)
 
     def y(self, value: float) -> float:
-        return self.values.at(value)
+        share = (value - self.low) / (self.high - self.low)
+        return round(HIGH - min(1.0, max(0.0, share)) * (HIGH - TOP), 1)
 
     def place(self, point: Point) -> str:
-        """Write where a point lies; without a value it lies on the ground."""
-        return f"{at(self.x(point.at))} {at(BOTTOM if point.value is None else self.y(point.value))}"
+        """Write the position of a point; without a value it lies on the baseline."""
+        return f"{self.x(point.at)} {HIGH if point.value is None else self.y(point.value):g}"
 
 
-def draw(series: Series, window: Window, *, id: str) -> Markup:
-    """Return the chart as an element of a page; the ids inside begin with `id`."""
-    frame = _frame(series, window)
+def draw(series: Series, window: Window) -> Drawing:
+    limits = [float(each.value) for stretch in series.stretches for each in stretch.comparisons]
+    frame = _Frame(window, *nice_range([*series.values, *limits] or [0.0]))
     missing = gaps(series, window)
-    return element(
-        "svg",
-        element("title", f"{series.title}: {series.column}", id=f"{id}-title"),
-        element("desc", describe(series, missing), id=f"{id}-desc"),
-        *(_gap(gap, frame) for gap in missing),
-        *_axes(frame),
-        *_limits(series, frame),
-        path(_line(series.points, missing, frame), "line"),
-        path(_dots(series.points, frame), "dots"),
-        path(
-            _failures(series.points, frame), "failures" if len(series.points) <= DOTTED else "failures many"
-        ),
-        path(_unknown(series.points, frame), "unknown"),
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        class_="chart",
-        aria_labelledby=f"{id}-title",
-        aria_describedby=f"{id}-desc",
+    known = [point for point in series.points if point.value is not None]
+    return Drawing(
+        f"{series.title}, {series.column}: {describe(series, missing)}",
+        [(frame.y(value), tick(value)) for value in ticks(frame.low, frame.high)],
+        [(frame.x(at), label) for at, label in time_ticks(window.start, window.end)],
+        [(frame.x(gap.start), max(2, frame.x(gap.end) - frame.x(gap.start)), gap) for gap in missing],
+        list(_limits(series, frame)),
+        Markup("").join(_line(series.points, missing, frame)),
+        _marks(known, frame) if len(series.points) <= DOTTED else Markup(""),
+        _marks([point for point in known if not point.held], frame),
+        _marks([point for point in series.points if point.value is None], frame),
     )
 
 
 def describe(series: Series, missing: Sequence[Gap]) -> str:
-    """Say in words what the chart shows."""
+    """Describe the chart in words."""
     values = series.values
     said = [
-        f"{many(series.records, 'record')}",
+        many(series.records, "record"),
         f"lowest {number(min(values))}, highest {number(max(values))}, latest {number(values[-1])}"
         if values
         else "no number",
@@ -79,59 +229,22 @@ def describe(series: Series, missing: Sequence[Gap]) -> str:
     return "; ".join(said) + "."
 
 
-def _frame(series: Series, window: Window) -> Frame:
-    limits = [float(each.value) for stretch in series.stretches for each in stretch.comparisons]
-    low, high = nice_range([*series.values, *limits] or [0.0])
-    return Frame(window, Scale(low, high, BOTTOM, TOP))
-
-
-def _axes(frame: Frame) -> Iterator[Markup]:
-    for value in ticks(frame.values.low, frame.values.high):
-        y = frame.y(value)
-        yield element("path", d=f"M{LEFT} {at(y)}H{RIGHT}", class_="grid")
-        yield element("text", tick(value), x=LEFT - 6, y=y + 4, text_anchor="end", class_="tick")
-    for moment, label in time_ticks(frame.window.start, frame.window.end):
-        x = frame.x(moment)
-        anchor = "start" if x < LEFT + 15 else "end" if x > RIGHT - 15 else "middle"
-        yield element("path", d=f"M{at(x)} {BOTTOM}v4", class_="grid")
-        yield element("text", label, x=x, y=BOTTOM + 17, text_anchor=anchor, class_="tick")
-
-
-def _gap(gap: Gap, frame: Frame) -> Markup:
-    start, end = frame.x(gap.start), frame.x(gap.end)
-    title = element("title", f"No record from {gap.start:%Y-%m-%d %H:%M} to {gap.end:%Y-%m-%d %H:%M} UTC")
-    return element(
-        "rect", title, x=start, y=TOP, width=max(1.0, end - start), height=BOTTOM - TOP, class_="gap"
-    )
-
-
-def _limits(series: Series, frame: Frame) -> Iterator[Markup]:
+def _limits(series: Series, frame: _Frame) -> Iterator[Limit]:
     """Draw each criterion from its first point up to the first point of the next one."""
-    starts = [stretch.points[0].at for stretch in series.stretches]
-    ends = [*starts[1:], frame.window.end]
-    for number_, (stretch, start, end) in enumerate(zip(series.stretches, starts, ends, strict=True)):
-        left = LEFT if number_ == 0 else frame.x(start)
+    starts = [frame.x(stretch.points[0].at) for stretch in series.stretches]
+    lefts, rights = [0, *starts[1:]], [*starts[1:], WIDE]
+    for stretch, left, right in zip(series.stretches, lefts, rights, strict=False):
         for comparison in stretch.comparisons:
-            yield from _limit(comparison, left, frame.x(end), frame)
+            y = frame.y(float(comparison.value))
+            wrong = (TOP, y - TOP) if comparison.op in ("<", "<=") else (y, 0.0)
+            if comparison.op in (">", ">="):
+                wrong = (y, HIGH - y)
+            words_y = y - 4 if y > LABEL_HEIGHT else y + LABEL_HEIGHT
+            yield Limit(comparison.required, words_y, left, right, y, *wrong)
 
 
-def _limit(comparison: Comparison, left: float, right: float, frame: Frame) -> Iterator[Markup]:
-    """Draw the line of a comparison, its words, and lightly the side on which a value fails."""
-    y = frame.y(float(comparison.value))
-    above = comparison.op in ("<", "<=")
-    if above or comparison.op in (">", ">="):
-        top, bottom = (TOP, y) if above else (y, BOTTOM)
-        width, height = max(0.0, right - left), max(0.0, bottom - top)
-        yield element("rect", x=left, y=float(top), width=width, height=height, class_="wrong")
-    yield element("path", d=f"M{at(left)} {at(y)}H{at(right)}", class_="limit")
-    words_y = y - 4 if y - LABEL_HEIGHT > 0 else y + LABEL_HEIGHT
-    yield element(
-        "text", comparison.required, x=right - 2, y=words_y, text_anchor="end", class_="limit-words"
-    )
-
-
-def _line(points: Sequence[Point], missing: Sequence[Gap], frame: Frame) -> Iterator[str]:
-    """Draw from point to point; the line ends at a gap and where there is no value."""
+def _line(points: Sequence[Point], missing: Sequence[Gap], frame: _Frame) -> Iterator[str]:
+    """Draw from point to point; break the line at a gap and at a point without a value."""
     broken = {gap.end for gap in missing}
     drawing = False
     for point in points:
@@ -142,16 +255,6 @@ def _line(points: Sequence[Point], missing: Sequence[Gap], frame: Frame) -> Iter
         drawing = True
 
 
-def _dots(points: Sequence[Point], frame: Frame) -> Iterator[str]:
-    """Draw a dot for each point, where they are few enough; alone, a point has no line."""
-    if len(points) <= DOTTED:
-        yield from (f"M{frame.place(point)}h0" for point in points if point.value is not None)
-
-
-def _failures(points: Sequence[Point], frame: Frame) -> Iterator[str]:
-    return (f"M{frame.place(point)}h0" for point in points if point.value is not None and not point.held)
-
-
-def _unknown(points: Sequence[Point], frame: Frame) -> Iterator[str]:
-    """Draw a cross on the ground where a record has no number."""
-    return (f"M{frame.place(point)}m-3 -3l6 6m0-6l-6 6" for point in points if point.value is None)
+def _marks(points: Sequence[Point], frame: _Frame) -> Markup:
+    """Draw lines of zero length: the caps of their ends are dots."""
+    return Markup("").join(f"M{frame.place(point)}h0" for point in points)

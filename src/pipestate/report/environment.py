@@ -1,9 +1,7 @@
-"""The templates of the page: everything that they write is escaped, made visible and bounded."""
+"""Templates of the report: every value is escaped, shortened, and has its control characters shown."""
 
 import json
 from base64 import b64encode
-from datetime import datetime
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,12 +9,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipestate.core.text import html
+from pipestate.report import words
+from pipestate.report.chart import number
 from pipestate.report.prose import inline
-from pipestate.report.scale import number
-from pipestate.report.words import moment
-from pipestate.safe import html
-from pipestate.standing.distribution import Rows, is_distribution
-from pipestate.standing.moments import days, lasting
+from pipestate.status.facts import Rows, is_distribution
+from pipestate.status.opening import days, lasting
 from pipestate.verify.values import Json
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -24,8 +22,7 @@ LONGEST_TEXT = 3000
 LONGEST_CELL = 300
 
 
-def make_environment(now: datetime) -> Environment:
-    """Return templates that write moments as seen from `now`."""
+def make_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -35,19 +32,27 @@ def make_environment(now: datetime) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "lasting": lasting,
-        "number": number,
         "cell": cell,
-        "inline": inline,
+        "database_name": words.database_name,
+        "database_place": words.database_place,
         "days": days,
+        "identifier": lambda text: words.identifier(shortened(text, LONGEST_TEXT)),
+        "inline": inline,
+        "lasting": lasting,
+        "moment": words.moment,
+        "number": number,
+        "places": words.places,
+        "short_path": words.short_path,
+        "strip_words": words.strip_words,
+        "utc": words.utc,
+        "whole": whole,
     }
-    environment.filters["whole"] = whole
-    environment.filters["moment"] = partial(moment, now=now)
+    environment.globals["day_words"] = words.DAY_WORDS
     return environment
 
 
 def shown(value: Any) -> Any:
-    """Make a value ready to be escaped: nobody reads a text without end, and control characters are seen."""
+    """Prepare a value for escaping: shorten long text and make control characters visible."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
     return html(shortened(value, LONGEST_TEXT))
@@ -61,12 +66,13 @@ def cell(value: Json) -> str:
     """
     if value is None:
         return "NULL"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shortened(text, LONGEST_CELL)
+    if isinstance(value, str):
+        return words.timestamp(value) or shortened(value, LONGEST_CELL)
+    return shortened(json.dumps(value, ensure_ascii=False), LONGEST_CELL)
 
 
 def whole(rows: Rows) -> int:
-    """Return the sum of the amounts where the rows are a distribution of several, else 0.
+    """Return the sum of the amounts if the rows are a distribution of several, else 0.
 
     >>> whole([{"region": "north", "a.b": 12}, {"region": "south", "a.b": 3}]), whole([{"region": "north", "n": 3}])
     (15, 0)
@@ -78,7 +84,8 @@ def whole(rows: Rows) -> int:
 
 
 def shortened(text: str, longest: int) -> str:
-    """
+    """Cut a text after this many characters.
+
     >>> shortened("abcdef", 4)
     'abcd…'
     """
@@ -86,6 +93,6 @@ def shortened(text: str, longest: int) -> str:
 
 
 def style() -> tuple[Markup, str]:
-    """Return the page's style, and the hash by which the page allows it and no other."""
+    """Return the report's style, and its hash: the page's policy allows this style only."""
     text = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     return Markup(text), f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,34 +1,29 @@
-"""What was gathered as one page of HTML that needs nothing else: no script, no font, no picture from anywhere."""
+"""Render the report as one HTML file that works offline: scripts, fonts and pictures are absent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from pipestate import __version__
-from pipestate.chain.calls import Calls
-from pipestate.report.chart import draw
+from pipestate.project.find import Calls
+from pipestate.report.chart import Drawing, Span, draw, spans
 from pipestate.report.environment import make_environment, style
-from pipestate.report.gather import Gathered
-from pipestate.report.notes import Macro, check_id, notes_of
+from pipestate.report.gather import Gathered, Macro, check_id, notes_of
 from pipestate.report.prose import ProseSection, sections
-from pipestate.report.series import Series, gaps
-from pipestate.report.strip import soak_bar, strip
-from pipestate.report.summary import summarise
-from pipestate.report.tables import Span, spans
+from pipestate.report.series import Series
+from pipestate.report.words import summarise
 from pipestate.runbook.model import Runbook
-from pipestate.standing.model import PhaseStanding, RunbookStanding
+from pipestate.status.model import PhaseStatus, RunbookStatus
+from pipestate.verify.report import Gate
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A series drawn, and the same numbers as a table. `check` is the id of the verdict that it belongs to."""
+    """A drawn series, and the same numbers as a table. `check` is the id of its verdict."""
 
     id: str
     series: Series
-    svg: Markup
+    drawing: Drawing
     spans: list[Span]
-    gaps: int
     check: str | None = None
 
     @property
@@ -38,10 +33,10 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A section of a runbook's text, and the phase that it is, if it is one."""
+    """A section of a runbook's text, with its phase, if any."""
 
     section: ProseSection
-    phase: PhaseStanding | None
+    phase: PhaseStatus | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ class Text:
 
 def render_page(gathered: Gathered, calls: Calls) -> str:
     """Return the page."""
-    environment = make_environment(gathered.standing.at)
+    environment = make_environment()
     text, hash_ = style()
     charts = list(_check_charts(gathered))
     macros = vars(environment.get_template("notes.html").module)
@@ -64,22 +59,24 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
         style=text,
         style_hash=hash_,
         calls=calls,
-        name=_database_name(gathered.standing.database.url),
-        summary=summarise(gathered.standing),
+        summary=summarise(gathered.standing, calls),
         standing=gathered.standing,
+        runbooks=sorted(gathered.standing.runbooks, key=_is_open),
         window=gathered.window,
         past=gathered.past,
         check_charts=charts,
         observation_charts={each.series.title: each for each in _observation_charts(gathered)},
         texts=texts,
         phase_anchors=_phase_anchors(texts),
-        strip=strip,
-        soak_bar=soak_bar,
     )
 
 
+def _is_open(book: RunbookStatus) -> bool:
+    return all(phase.gate is not Gate.CLOSED for phase in book.phases)
+
+
 def _by_check(
-    charts: Sequence[tuple[RunbookStanding, PhaseStanding, list[Chart]]],
+    charts: Sequence[tuple[RunbookStatus, PhaseStatus, list[Chart]]],
 ) -> dict[str, list[tuple[str, str]]]:
     """Map the id of a verdict to the columns and ids of its charts."""
     found: dict[str, list[tuple[str, str]]] = {}
@@ -96,13 +93,13 @@ def _text(
 ) -> Text:
     here = next(each for each in gathered.standing.runbooks if each.path == book.path)
     lines = {written.line: stands for written, stands in zip(book.phases, here.phases, strict=True)}
-    beside = notes_of(book, gathered.standing, charts, macros)
-    found = sections(book.text, beside, prefix=f"text.{book.name}")
+    notes = notes_of(book, gathered.standing, charts, macros)
+    found = sections(book.text, notes, prefix=f"text.{book.name}")
     return Text(book, tuple(Part(each, lines.get(each.line) if each.level == 2 else None) for each in found))
 
 
 def _phase_anchors(texts: list[Text]) -> dict[tuple[str, str], str]:
-    """Return where the text of each phase begins."""
+    """Return the anchor of each phase's text."""
     return {
         (text.book.name, part.phase.name): part.section.anchor
         for text in texts
@@ -111,7 +108,7 @@ def _phase_anchors(texts: list[Text]) -> dict[tuple[str, str], str]:
     }
 
 
-def _check_charts(gathered: Gathered) -> Iterator[tuple[RunbookStanding, PhaseStanding, list[Chart]]]:
+def _check_charts(gathered: Gathered) -> Iterator[tuple[RunbookStatus, PhaseStatus, list[Chart]]]:
     for book, phase in gathered.standing.phases():
         found = gathered.past.checks.get((book.name, phase.name), ())
         asked = {verdict.check_id for verdict in phase.checks} if phase.applies else set()
@@ -135,17 +132,7 @@ def _chart(id: str, series: Series, gathered: Gathered, asked: set[str]) -> Char
     return Chart(
         id,
         series,
-        draw(series, window, id=id),
+        draw(series, window),
         spans(series, window),
-        len(gaps(series, window)),
         check_id(book, phase, check) if check in asked else None,
     )
-
-
-def _database_name(url: str) -> str:
-    """Return what a person calls the database.
-
-    >>> _database_name("postgresql://app@db/civic?sslmode=require"), _database_name("sqlite:///data/civic.db")
-    ('civic', 'civic.db')
-    """
-    return url.partition("?")[0].rpartition("/")[2] or url

@@ -1,13 +1,10 @@
-"""A runbook's Markdown as HTML, cut into its sections, with a note beside each block that has one.
+"""Runbook Markdown as HTML: sections, links, notes, and heading ids by GitHub's rule with a prefix."""
 
-Markdown is read as `runbook.markdown` reads it, so that lines mean the same; what is raw HTML there is shown
-as text. Nothing is loaded from elsewhere: images become their words, and a link leads to the page itself or
-to the web, or becomes its words, too.
-"""
-
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -15,27 +12,82 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from pipestate.report.anchors import Anchors
-from pipestate.report.links import settle_links
+from pipestate.core.text import html, html_lines
+from pipestate.report.words import identifier
 from pipestate.runbook.markdown import MAX_NESTING
-from pipestate.safe import html, html_lines
 
-# A page's own headings begin below those of the report: its title is the third level there.
+_DROPPED = re.compile(r"[^\w\- ]")
+
+
+def slug(heading: str) -> str:
+    """Return the fragment of a link to a heading: the text after `#`.
+
+    >>> slug("In an emergency!"), slug("Phase: `dual-write`")
+    ('in-an-emergency', 'phase-dual-write')
+    """
+    return _DROPPED.sub("", heading.strip().lower()).replace(" ", "-")
+
+
+class Anchors:
+    """The headings of one runbook: their ids in order, and the targets of links to them."""
+
+    def __init__(self, prefix: str, headings: Sequence[str]) -> None:
+        self._prefix = prefix
+        self._slugs: dict[str, str] = {}
+        self.ids = tuple(self._add(slug(heading)) for heading in headings)
+
+    def find(self, target: str) -> str | None:
+        """Return the id of a link's target, or None if the runbook has no such heading."""
+        return self._slugs.get(target.lower())
+
+    def _add(self, wanted: str) -> str:
+        free, number = wanted, 0
+        while free in self._slugs:
+            number += 1
+            free = f"{wanted}-{number}"
+        self._slugs[free] = f"{self._prefix}.{free}"
+        return self._slugs[free]
+
+
+# Links may lead to the runbook's own headings and to the web. Other links become plain text.
+WEB = ("https://", "http://", "mailto:")
+
+
+def settle_links(tokens: Sequence[Token], anchors: Anchors) -> None:
+    """Point each link of a line at its place in the report, or replace the link by its text."""
+    opened: list[bool] = []
+    for token in tokens:
+        if token.type == "link_open":
+            opened.append(_settle(token, anchors))
+        elif token.type == "link_close" and not opened.pop():
+            token.tag = "span"
+
+
+def _settle(token: Token, anchors: Anchors) -> bool:
+    target = str(token.attrGet("href") or "")
+    here = anchors.find(unquote(target[1:])) if target.startswith("#") else None
+    if here is not None:
+        token.attrs = {"href": f"#{here}"}
+    elif target.lower().startswith(WEB):
+        token.attrs = {"href": target, "rel": "noreferrer noopener"}
+    else:
+        token.tag = "span"
+        token.attrs = {"class": "elsewhere", "title": html(unquote(target))}
+        return False
+    return True
+
+
+# The parser is that of `runbook.markdown`, so that line numbers agree; raw HTML is shown as text.
+# The report loads no external file: images and links outside the report and the web become text.
+Notes = Mapping[int, Markup]
+# A runbook's headings are nested below those of the report: its title has the third level there.
 DEEPER, DEEPEST = 2, 6
 NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What stands beside the blocks of a page: notes, and which SQL is shown unfolded; by the block's line."""
-
-    notes: Mapping[int, Markup] = field(default_factory=dict)
-    unfolded: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class ProseSection:
-    """What stands under one heading of the first two levels; before the first heading the level is 0."""
+    """Text under one heading of the first two levels; before the first heading the level is 0."""
 
     level: int
     line: int
@@ -44,26 +96,29 @@ class ProseSection:
     body: Markup
 
 
-def sections(text: str, beside: Beside, *, prefix: str) -> list[ProseSection]:
-    """Render the page; the ids of its headings begin with `prefix`."""
+def sections(text: str, notes: Notes, *, prefix: str) -> list[ProseSection]:
+    """Render the runbook with a note beside each block that has one, by the block's line.
+
+    The ids of its headings begin with `prefix`.
+    """
     parser = _parser()
     tokens = parser.parse(text)
     anchors = Anchors(prefix, [tokens[index + 1].content for index in _headings(tokens)])
     cut: list[tuple[Token | None, list[Token]]] = [(None, [])]
     ids = iter(anchors.ids)
-    for token in _with_notes(tokens, beside, anchors):
+    for token in _with_notes(tokens, notes, anchors):
         if token.type == "heading_open":
             token.attrSet("id", next(ids))
         if token.type == "heading_open" and token.level == 0 and token.tag in ("h1", "h2"):
             cut.append((token, []))
         else:
             cut[-1][1].append(token)
-    rendered = (_section(parser, head, body, beside, prefix) for head, body in cut)
+    rendered = (_section(parser, head, body, prefix) for head, body in cut)
     return [section for section in rendered if section.heading or section.body.strip()]
 
 
 def inline(text: str) -> Markup:
-    """Render what stands in one line: code, emphasis, links to the web.
+    """Render inline Markdown: code, emphasis, links to the web.
 
     >>> inline("in `orders` <b>")
     Markup('in <code>orders</code> &lt;b&gt;')
@@ -71,7 +126,7 @@ def inline(text: str) -> Markup:
     parser = _parser()
     tokens = parser.parseInline(text)
     settle_links(tokens[0].children or [], Anchors("", []))
-    return _rendered(parser, tokens, Beside())
+    return _rendered(parser, tokens)
 
 
 def _parser() -> MarkdownIt:
@@ -83,8 +138,8 @@ def _headings(tokens: Sequence[Token]) -> list[int]:
     return [index for index, token in enumerate(tokens) if token.type == "heading_open"]
 
 
-def _with_notes(tokens: Sequence[Token], beside: Beside, anchors: Anchors) -> Iterator[Token]:
-    """Put each note behind the fence, or the paragraph of the list item, that begins on its line."""
+def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Anchors) -> Iterator[Token]:
+    """Insert each note after the fence, or the list item's paragraph, that begins on its line."""
     waiting: list[int] = []
     for token in tokens:
         if token.type in ("th_open", "td_open"):
@@ -98,39 +153,37 @@ def _with_notes(tokens: Sequence[Token], beside: Beside, anchors: Anchors) -> It
         ended = _line(token) if token.type == "fence" else 0
         if token.type == "paragraph_close" and waiting:
             ended = waiting.pop()
-        if ended in beside.notes:
-            yield Token(NOTE, "", 0, content=str(beside.notes[ended]))
+        if ended in notes:
+            yield Token(NOTE, "", 0, content=str(notes[ended]))
 
 
 def _align_by_class(token: Token) -> None:
-    """Say in a class what the parser says in a style: the page allows no styles but its own."""
+    """Replace the parser's alignment style by a class: the page's policy forbids inline styles."""
     style = str(token.attrs.pop("style", ""))
     if style:
         token.attrSet("class", style.removeprefix("text-align:"))
 
 
 def _without_box(token: Token) -> None:
-    """Take the check box off an item: its note says how it stands."""
+    """Remove the check box of an item: its note shows the status."""
     for first in (token.children or [])[:1]:
         if first.type == "text":
             first.content = first.content.removeprefix("[ ] ")
 
 
-def _section(
-    parser: MarkdownIt, head: Token | None, body: Sequence[Token], beside: Beside, prefix: str
-) -> ProseSection:
+def _section(parser: MarkdownIt, head: Token | None, body: Sequence[Token], prefix: str) -> ProseSection:
     if head is None:
-        return ProseSection(0, 1, prefix, Markup(""), _rendered(parser, body, beside))
+        return ProseSection(0, 1, prefix, Markup(""), _rendered(parser, body))
     inline, close, *rest = body
     del close
-    title = _rendered(parser, [inline], beside)
+    title = _rendered(parser, [inline])
     return ProseSection(
-        int(head.tag[1:]), _line(head), str(head.attrGet("id")), title, _rendered(parser, rest, beside)
+        int(head.tag[1:]), _line(head), str(head.attrGet("id")), title, _rendered(parser, rest)
     )
 
 
-def _rendered(parser: MarkdownIt, tokens: Sequence[Token], beside: Beside) -> Markup:
-    return Markup(parser.renderer.render(tokens, parser.options, {"beside": beside}))
+def _rendered(parser: MarkdownIt, tokens: Sequence[Token]) -> Markup:
+    return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 
 def _line(token: Token) -> int:
@@ -138,7 +191,7 @@ def _line(token: Token) -> int:
 
 
 class _Renderer(RendererHTML):
-    """HTML of which no part comes from the page as it is: each text is escaped, its control characters visible."""
+    """HTML renderer that escapes every text and makes its control characters visible."""
 
     def __init__(self, parser: Any = None) -> None:
         super().__init__(parser)
@@ -146,21 +199,18 @@ class _Renderer(RendererHTML):
         self.rules = rules
 
     def text(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return escape(html(tokens[idx].content))
+        return identifier(tokens[idx].content)  # allows a line break after a slash
 
     def code_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return Markup("<code>{}</code>").format(html(tokens[idx].content))
+        return Markup("<code>{}</code>").format(identifier(tokens[idx].content))
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]
         code = Markup("<pre><code>{}</code></pre>\n").format(html_lines(token.content))
         if token.info.strip().lower() != "sql":
             return code
-        unfolded = Markup(" open" if _line(token) in env["beside"].unfolded else "")
         first = html(token.content.strip().split("\n", 1)[0].removeprefix("-- "))
-        return Markup('<details class="sql"{}><summary>SQL: {}</summary>{}</details>\n').format(
-            unfolded, first, code
-        )
+        return Markup('<details class="sql"><summary>SQL: {}</summary>{}</details>\n').format(first, code)
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return Markup("<pre><code>{}</code></pre>\n").format(html_lines(tokens[idx].content))
@@ -168,7 +218,7 @@ class _Renderer(RendererHTML):
     def html_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         written = tokens[idx].content.strip()
         if written.startswith("<!--") and written.find("-->") == len(written) - 3:
-            return ""  # a remark for those who edit the page
+            return ""  # comments for editors of the runbook
         return Markup('<pre class="raw">{}</pre>\n').format(html_lines(written))
 
     def html_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
@@ -199,7 +249,7 @@ class _Renderer(RendererHTML):
 
 
 def _plain(rule: Callable[..., str]) -> Callable[..., str]:
-    """Let a rule return a plain string: what older renderers add Markup to would be escaped once more."""
+    """Make a rule return a plain string: older renderers would escape text added to Markup again."""
     return lambda *arguments: str(rule(*arguments))
 
 

@@ -1,4 +1,4 @@
-"""What the ledger has of a number over time: read phase by phase through its indexes, thinned while it is read."""
+"""Recorded numbers over time: read phase by phase through the ledger's indexes, and thinned while reading."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,23 @@ from sqlalchemy import Connection, select
 
 from pipestate.ledger.history import in_utc
 from pipestate.ledger.tables import ledger_on
-from pipestate.report.criteria import (
+from pipestate.report.series import (
+    MOST_POINTS,
+    Point,
+    Series,
+    Window,
     as_number,
+    extremes,
+    in_time_spans,
     limits,
     observation_limits,
     observed_value,
     satisfied,
+    thin,
 )
-from pipestate.report.series import MOST_POINTS, Point, Series, Window, extremes, in_stretches, thin
+from pipestate.runbook.criterion import Comparison
 from pipestate.runbook.model import Check, Phase, Runbook
-from pipestate.runbook.require import Comparison
-from pipestate.verify.verdict import Outcome
+from pipestate.verify.report import Outcome
 
 Judged = tuple[tuple[Comparison, ...], Point]
 STREAMED = {"yield_per": 2000}
@@ -33,9 +39,9 @@ class _Run:
 
 
 def check_series(connection: Connection, runbook: Runbook, phase: Phase, window: Window) -> list[Series]:
-    """Read every number that the checks of a phase compared, in the order of the page.
+    """Read every number that the checks of a phase compared, in the runbook's order.
 
-    At most MOST_POINTS records are read in full; of those that lie close together the worst one is kept.
+    At most MOST_POINTS records are read in full; of records close together the worst is kept.
     """
     total, runs = thin(_runs(connection, runbook, phase, window), window, _worst, slots=MOST_POINTS)
     asked = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
@@ -46,7 +52,7 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
     return [
-        Series(f"{runbook.name}/{phase.name}/{check}", column, in_stretches(points), len(points) + thinned)
+        Series(f"{runbook.name}/{phase.name}/{check}", column, in_time_spans(points), len(points) + thinned)
         for (check, column), points in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
         if any(point.value is not None for _, point in points)
     ]
@@ -55,7 +61,7 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
 def observation_series(
     connection: Connection, wanted: Mapping[str, tuple[Comparison, ...]], window: Window
 ) -> list[Series]:
-    """Read what was observed from outside, for each of these names, against what checks require of it today."""
+    """Read the external observations with these names, with the limits of today's checks."""
     return [
         series
         for name, comparisons in wanted.items()
@@ -64,7 +70,7 @@ def observation_series(
 
 
 def watched(phases: Sequence[Phase], dialect: str) -> dict[str, tuple[Comparison, ...]]:
-    """Return what the checks of these phases require of observations, by the observation's name."""
+    """Return the limits that the checks of these phases set for observations, by the observation's name."""
     found: dict[str, dict[Comparison, None]] = {}
     for check in (check for phase in phases for check in phase.checks_for(dialect)):
         if isinstance(check, Check) and (seen := observation_limits(check)) is not None:
@@ -86,7 +92,7 @@ def _runs(connection: Connection, runbook: Runbook, phase: Phase, window: Window
 
 
 def _worst(runs: Sequence[_Run]) -> list[_Run]:
-    """Choose the run in which most went wrong, the newest of equals: a failure must not be thinned out."""
+    """Choose the run with the most failures, the newest of equals: thinning must keep failures."""
     return [max(runs, key=lambda run: (run.wrong, run.at, run.id))]
 
 
@@ -125,4 +131,4 @@ def _observation(
         for row in rows
     )
     total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
-    return Series(name, "value", in_stretches((comparisons, point) for point in kept), total)
+    return Series(name, "value", in_time_spans((comparisons, point) for point in kept), total)

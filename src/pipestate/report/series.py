@@ -1,22 +1,98 @@
-"""A number over time against its criterion, as frozen values: what charts are drawn from. Pure."""
+"""Time series of numbers with the limits of their criteria, as frozen values for charts. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 from typing import Protocol, TypeVar
 
-from pipestate.runbook.require import Comparison
+from pipestate.runbook.criterion import Comparison, RequirementError, parse_requirement
+from pipestate.runbook.model import Check
+from pipestate.verify.judge import holds
+from pipestate.verify.values import Json
+
+Limits = Mapping[str, tuple[Comparison, ...]]
+
+_OBSERVED = re.compile(r"\bname\s*=\s*'((?:[^']|'')+)'", re.IGNORECASE)
+_VALUE = re.compile(r"\bvalue(?:\s+AS\s+\"?(?P<alias>[^\W\d][\w$]*))?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def limits(required: str) -> Limits:
+    """Return the comparisons with numbers, by column; an unreadable criterion yields none.
+
+    >>> [(name, [each.required for each in those]) for name, those in limits("n >= 0 and n < 5 and ok = true").items()]
+    [('n', ['>= 0', '< 5'])]
+    """
+    try:
+        comparisons = parse_requirement(required).comparisons
+    except RequirementError:
+        return {}
+    found: dict[str, list[Comparison]] = {}
+    for each in comparisons:
+        if isinstance(each.value, int | Decimal) and not isinstance(each.value, bool):
+            found.setdefault(each.column, []).append(each)
+    return {column: tuple(those) for column, those in found.items()}
+
+
+def observed_value(observed: Mapping[str, Json], column: str) -> Json:
+    """Return the observed value of a column: by exact name, else ignoring case, as a verdict does.
+
+    >>> observed_value({"Stuck": 3}, "stuck")
+    3
+    """
+    if column in observed:
+        return observed[column]
+    alike = [value for name, value in observed.items() if name.lower() == column.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def as_number(value: Json) -> float | None:
+    """Return a finite number that can be drawn, or None.
+
+    >>> as_number(12), as_number(True), as_number("NaN"), as_number(10**400)
+    (12.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def satisfied(comparisons: tuple[Comparison, ...], value: Json) -> bool:
+    """Tell whether a value satisfies all of these comparisons."""
+    return all(holds(comparison, value) for comparison in comparisons)
+
+
+def observation_limits(check: Check) -> tuple[str, tuple[Comparison, ...]] | None:
+    """Return the observation that a check reads, with its limits; None if the query is not a simple one.
+
+    A simple query reads `latest_observation` with one quoted name, and the criterion compares its `value`.
+    """
+    names = {name.replace("''", "'") for name in _OBSERVED.findall(check.sql)}
+    value = _VALUE.search(check.sql)
+    if "latest_observation" not in check.sql or len(names) != 1 or value is None:
+        return None
+    column = value["alias"] or "value"
+    return names.pop(), limits(check.require.text).get(column, ())
+
 
 MOST_POINTS = 500
-# How many times as long as usual nothing must have been written before that is called a gap.
+# A pause counts as a gap if it exceeds the usual interval by this factor.
 PATIENCE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time that all charts of a page show."""
+    """The time window of all charts of a report."""
 
     start: datetime
     end: datetime
@@ -26,13 +102,13 @@ class Window:
         return self.end - self.start
 
     def slot(self, at: datetime, slots: int) -> int:
-        """Say in which of so many equal parts of the window a moment lies."""
+        """Return the index of a moment among so many equal parts of the window."""
         return int((at - self.start) / self.length * slots) if self.length else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What was observed at one moment; no value where there was no number. `held` is the criterion's answer."""
+    """Observation at one moment; the value is None if it was not a number. `held` is the criterion's result."""
 
     at: datetime
     value: float | None
@@ -40,8 +116,8 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Points in a row that were judged by the same comparisons."""
+class TimeSpan:
+    """Consecutive points judged by the same comparisons."""
 
     comparisons: tuple[Comparison, ...]
     points: tuple[Point, ...]
@@ -57,13 +133,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number of one check, or one observation. `records` counts also those that were thinned out."""
+    """One number of one check, or one observation. `records` also counts thinned-out records."""
 
     title: str
     column: str
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TimeSpan, ...]
     records: int
-    anchor: str | None = None
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -75,18 +150,18 @@ class Series:
 
     @property
     def failures(self) -> int:
-        """How many of the points did not satisfy the criterion."""
+        """The number of points that failed the criterion."""
         return sum(not point.held for point in self.points)
 
     @property
     def required(self) -> str:
-        """The criterion of the newest point, as a runbook writes it."""
+        """The criterion of the newest point, in runbook syntax."""
         newest = self.stretches[-1].comparisons if self.stretches else ()
         return " and ".join(comparison.required for comparison in newest)
 
     @property
     def is_calm(self) -> bool:
-        """Whether the number never moved and never failed: one look at it is enough."""
+        """Tell whether the number was constant and always passed: one value shows it."""
         return not self.failures and len(set(self.values)) == 1
 
 
@@ -101,9 +176,9 @@ T = TypeVar("T", bound=Timed)
 def thin(
     items: Iterable[T], window: Window, choose: Callable[[Sequence[T]], Iterable[T]], *, slots: int
 ) -> tuple[int, list[T]]:
-    """Count the items, and keep what `choose` takes of each slot of the window; a few are kept as they are.
+    """Count the items, and keep those that `choose` takes of each slot of the window; keep all if they are few.
 
-    The items come in the order of time. What is held in memory does not grow with their number.
+    The items arrive in order of time. Memory use is independent of their number.
     """
     total, kept = 0, list[T]()
     for item in items:
@@ -124,7 +199,7 @@ def _chosen(
 
 
 def extremes(points: Sequence[Point]) -> Iterator[Point]:
-    """Choose the lowest and the highest of the points: then a line through what is left has the same shape."""
+    """Choose the lowest and the highest of the points: the line keeps its shape."""
     known = [point for point in points if point.value is not None]
     if known:
         low, high = min(known, key=_value), max(known, key=_value)
@@ -137,20 +212,20 @@ def _value(point: Point) -> float:
     return point.value if point.value is not None else 0.0
 
 
-def in_stretches(points: Iterable[tuple[tuple[Comparison, ...], Point]]) -> tuple[Stretch, ...]:
-    """Join the points that were judged by the same comparisons one after the other."""
+def in_time_spans(points: Iterable[tuple[tuple[Comparison, ...], Point]]) -> tuple[TimeSpan, ...]:
+    """Join consecutive points that were judged by the same comparisons."""
     stretches: list[tuple[tuple[Comparison, ...], list[Point]]] = []
     for comparisons, point in points:
         if not stretches or stretches[-1][0] != comparisons:
             stretches.append((comparisons, []))
         stretches[-1][1].append(point)
-    return tuple(Stretch(comparisons, tuple(group)) for comparisons, group in stretches)
+    return tuple(TimeSpan(comparisons, tuple(group)) for comparisons, group in stretches)
 
 
 def gaps(series: Series, window: Window) -> tuple[Gap, ...]:
-    """Find the times in which nothing was written for much longer than usual, up to the window's end.
+    """Find periods without records that are much longer than usual, up to the window's end.
 
-    Usual is the median of the times between two points. Where points were thinned out, their slots are added.
+    The usual interval is the median between two points. If points were thinned out, two slot lengths are added.
     """
     times = [point.at for point in series.points]
     between = [later - earlier for earlier, later in pairwise(times)]

@@ -1,1 +1,1 @@
-"""Runbooks: Markdown in, frozen values out. No database here."""
+"""Runbooks: parse Markdown into frozen values, without a database."""

@@ -1,6 +1,6 @@
-"""`- again: `backfill/no-orphans``: a check of an earlier phase, asked once more.
+"""Repeated checks: `- again: `backfill/no-orphans`` runs a check of an earlier phase once more.
 
-Its block stands once on the page; the item may give it another criterion, or another length of time.
+The block is written once in the runbook; the item may change its criterion or its time span.
 """
 
 import re
@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipestate.runbook import markdown
-from pipestate.runbook.finding import Findings
-from pipestate.runbook.model import Check, Evidence, Phase, SignOff
-from pipestate.runbook.require import Requirement, RequirementError, parse_requirement
-from pipestate.runbook.window import FORM as LENGTH
-from pipestate.runbook.window import is_length, stretched
+from pipestate.runbook.criterion import Requirement, RequirementError, parse_requirement
+from pipestate.runbook.directives import FORM as LENGTH
+from pipestate.runbook.directives import is_length, with_length
+from pipestate.runbook.model import Check, Evidence, Findings, Phase, SignOff
 
 FORM = "- again: `phase/check`, requires `n = 0`, over `48 hours`: why"
 
@@ -23,7 +22,7 @@ _END = re.compile(r"\s*(?::\s*\S.*)?")
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """An item as it is written; `id` is the check's own, in the phase where its block stands."""
+    """An `again` item; `id` is the id of the check in the phase that contains its block."""
 
     id: str
     line: int
@@ -41,7 +40,7 @@ def is_again(item: markdown.AgainItem) -> bool:
 
 
 def read_again(item: markdown.AgainItem, found: Findings) -> Again | None:
-    """Read the item, and report to `found` what is wrong with it; a paragraph is prose unless it reads like one."""
+    """Read the item, and report its faults to `found`; a paragraph that reads like an item is a fault."""
     if not item.listed:
         if is_again(item):
             found.add(item.line, f"`again:` is read only as a list item: write `{FORM}`")
@@ -62,7 +61,7 @@ def read_again(item: markdown.AgainItem, found: Findings) -> Again | None:
 
 
 def _clauses(rest: str) -> dict[str, str] | None:
-    """Read `requires` and `over`, in either order; None where one stands twice, or something else there."""
+    """Read `requires` and `over` in either order; None for a repeated or unknown clause."""
     clauses: dict[str, str] = {}
     position = 0
     while clause := _CLAUSE.match(rest, position):
@@ -86,7 +85,7 @@ def _requirement(clauses: dict[str, str], line: int, found: Findings) -> Require
 
 
 def resolve(item: Again, earlier: Sequence[Phase], own: str, found: Findings) -> Iterator[Check]:
-    """Give the check of an earlier phase what the item changes, and yield one for each engine's variant."""
+    """Apply the item's changes to the check of an earlier phase; yield one check per engine variant."""
     phase = next((phase for phase in earlier if phase.name == item.phase), None)
     fault = _why_not(item, phase, earlier, own)
     if fault or phase is None:
@@ -108,14 +107,14 @@ def _changed(check: Check, item: Again) -> Check:
         return changed
     return replace(
         changed,
-        sql=stretched(check.sql, check.window, item.over, check.dialect),
+        sql=with_length(check.sql, check.window, item.over, check.dialect),
         evidence=tuple(_over(each, check.window, item.over) for each in check.evidence),
         window=item.over,
     )
 
 
 def _over(evidence: Evidence, window: str, other: str) -> Evidence:
-    return replace(evidence, sql=stretched(evidence.sql, window, other, evidence.dialect))
+    return replace(evidence, sql=with_length(evidence.sql, window, other, evidence.dialect))
 
 
 def _why_not(item: Again, phase: Phase | None, earlier: Sequence[Phase], own: str) -> str | None:

@@ -1,17 +1,28 @@
-"""A fenced SQL block into a check, an evidence, a view or a backfill."""
+"""Read a fenced SQL block as a check, evidence, view or backfill."""
 
+import re
 from dataclasses import dataclass
+from datetime import timedelta
 
-from pipestate.runbook.directives import KINDS, VARIANT_KINDS, read_directives
+from pipestate.runbook.criterion import Requirement, RequirementError, parse_requirement
+from pipestate.runbook.directives import FORM as LENGTH
+from pipestate.runbook.directives import KINDS, VARIANT_KINDS, is_length, read_directives
 from pipestate.runbook.files import beside
-from pipestate.runbook.finding import Findings
-from pipestate.runbook.markdown import Fence
-from pipestate.runbook.model import BESIDE, ON_PAGE, Backfill, Check, Evidence, Level, View, is_id
-from pipestate.runbook.require import Requirement, RequirementError, parse_requirement
+from pipestate.runbook.markdown import Fence, Task
+from pipestate.runbook.model import (
+    BESIDE,
+    ON_PAGE,
+    Backfill,
+    Check,
+    Evidence,
+    Findings,
+    Level,
+    SignOff,
+    View,
+    is_id,
+)
 from pipestate.runbook.statement import tokens, without_semicolon
 from pipestate.runbook.update import names
-from pipestate.runbook.window import FORM as LENGTH
-from pipestate.runbook.window import is_length
 
 LEVELS = tuple(Level)
 
@@ -20,7 +31,7 @@ Part = Check | Evidence | View | Backfill
 
 @dataclass(frozen=True, slots=True)
 class BlockFile:
-    """Whose blocks these are: a page's, or, with `page`, its SQLite variants beside it."""
+    """The file of a block: a runbook, or, with `page`, the SQLite variants of that runbook."""
 
     path: str
     page: str | None = None
@@ -31,9 +42,9 @@ class BlockFile:
 
 
 def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
-    """Read what a SQL fence is, None for prose, and report to `found` what is wrong with it.
+    """Read a SQL fence, and report its faults to `found`; return None for prose.
 
-    A faulty block still gives a value, so that what refers to it is not reported as well.
+    A faulty block still returns a value, so that references to it cause no further findings.
     """
     directives = read_directives(fence, found)
     if directives is None:
@@ -118,14 +129,14 @@ def _other_dialect(dialect: str, file: BlockFile) -> str:
 
 
 def _report_open_end(sql: str, file: BlockFile, line: int, found: Findings) -> None:
-    """A block pastes into psql as it is, and psql waits until a statement has ended."""
+    """Report a statement without its semicolon: psql would wait for its end after a paste."""
     seen = tokens(sql, file.dialect)
     if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
         found.add(line, "the block does not end with a semicolon, so psql would wait for more: add it")
 
 
 def _named(values: dict[str, str], directive: str, line: int, file: BlockFile, found: Findings) -> str:
-    """Read what a backfill updates, or by which key; the page says both for its variants, too."""
+    """Read the table or key of a backfill; the runbook declares both, also for its variants."""
     text, most = values.get(directive, ""), 2 if directive == "table" else 1
     example = "orders" if directive == "table" else "id"
     if directive not in values and not file.page:
@@ -139,7 +150,7 @@ def _named(values: dict[str, str], directive: str, line: int, file: BlockFile, f
 
 
 def _ids(kind: str, text: str) -> tuple[str, ...]:
-    """Evidence may be that of several checks, `-- explains: a, b`; everything else has one id."""
+    """Split the ids: evidence may explain several checks, `-- explains: a, b`; other blocks have one id."""
     return tuple(id.strip() for id in text.split(",")) if kind == "explains" else (text,)
 
 
@@ -153,3 +164,68 @@ def _requirement(values: dict[str, str], line: int, file: BlockFile, found: Find
     if "require" not in values and not file.page:
         found.add(line, f"check {values['check']} has no criterion: add `-- require: rows = 0` or the like")
     return Requirement(text, ())
+
+
+# Read a task-list item as a sign-off: the text, the number of people and the validity.
+
+
+FORM = "- [ ] `restore-tested` (24h): what the person vouches for"
+
+_ITEM = re.compile(
+    r"\[ \]\s+`(?P<id>[^`]*)`\s+\((?P<valid>[^(),]*)(?:,(?P<people>[^(),]*))?\):\s*(?P<text>.*\S)", re.DOTALL
+)
+_PEOPLE = re.compile(r"(?P<number>[1-9][0-9]?) (?:people|persons?)")
+_TICKED = re.compile(r"\[[xX]\]\s+`(?P<id>[^`]*)`")
+_DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+def is_signoff(task: Task) -> bool:
+    return _ITEM.fullmatch(task.text) is not None
+
+
+def read_signoff(task: Task, found: Findings) -> SignOff | None:
+    """Read the sign-off of an item, and report its faults to `found`."""
+    item = _ITEM.fullmatch(task.text)
+    if not item:
+        found.add(task.line, _advice(task.text))
+        return None
+    id, valid_for = item["id"], duration(item["valid"])
+    if not is_id(id):
+        found.add(task.line, f"sign-off `{id}`: a name is lower-case letters, digits and hyphens")
+    if not valid_for:
+        found.add(task.line, f"sign-off {id} is valid for ({item['valid']}): write 30m, 24h or 7d")
+    people = _people(item["people"])
+    if people is None:
+        found.add(
+            task.line, f"sign-off {id} is by ({item['people'].strip()}): write how many, as (24h, 2 people)"
+        )
+    return SignOff(id, task.line, valid_for or timedelta(), " ".join(item["text"].split()), people or 1)
+
+
+def _people(text: str | None) -> int | None:
+    if text is None:
+        return 1
+    said = _PEOPLE.fullmatch(" ".join(text.split()))
+    return int(said["number"]) if said else None
+
+
+def duration(text: str) -> timedelta | None:
+    """Parse a positive time span; None for other text.
+
+    >>> duration("24h")
+    datetime.timedelta(days=1)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if not match or not int(match["number"]):
+        return None
+    return timedelta(**{_UNITS[match["unit"]]: int(match["number"])})
+
+
+def _advice(text: str) -> str:
+    if ticked := _TICKED.match(text):
+        return (
+            f"a ticked box signs nothing off: leave it `[ ]` and record the word with "
+            f"`pipestate attest {ticked['id']} --by WHO`"
+        )
+    return f"a task-list item in a phase is a sign-off: write `{FORM}`, or a plain list item without the box"

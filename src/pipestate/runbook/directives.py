@@ -1,7 +1,7 @@
-"""The leading `-- key: value` lines of a fenced SQL block.
+"""Directives: the leading `-- key: value` lines of a fenced SQL block.
 
-A block without any of our directives is prose. A block with one is ours entirely, and then a misspelt
-line is an error: a check that is silently not run looks like a check that passes.
+A block without a known directive is prose. In a block with one, a misspelt line is an error, because a
+check that is silently skipped would look like a check that passes.
 """
 
 import re
@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from pipestate.runbook.finding import Findings
+from pipestate.runbook.criterion import RequirementError, parse_requirement
 from pipestate.runbook.markdown import Fence
+from pipestate.runbook.model import Findings, is_id
+from pipestate.runbook.statement import Token, tokens
 
-# What a block can be, and what else may stand in it then.
+# Kinds of a block, each with the other directives it accepts.
 KINDS = {
     "check": ("require", "dialect", "level", "from", "until", "window"),
     "explains": ("dialect",),
     "view": ("dialect", "from", "until"),
     "backfill": ("table", "key", "dialect"),
 }
-# The same for a variant beside the page: everything else stands on the page.
+# Kinds of a variant block: the runbook holds all other directives.
 VARIANT_KINDS: dict[str, tuple[str, ...]] = {
     "check": ("require",),
     "explains": (),
@@ -29,11 +31,17 @@ VARIANT_KINDS: dict[str, tuple[str, ...]] = {
 KNOWN = tuple(dict.fromkeys((*KINDS, *(key for keys in KINDS.values() for key in keys))))
 
 _LINE = re.compile(r"\s*--+\s*(?P<key>[A-Za-z][\w-]*)\s*:(?P<value>.*)")
+# Lines easily mistaken for directives: editors' dashes, comments of other languages, `=` or no colon.
+_DASHES = "\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
+_ALMOST = re.compile(
+    rf"(?P<mark>--+|[{_DASHES}]+|-|#+|//|/\*+)?[ \t*]*(?P<around>(?:pipestate[ \t]+)?[\[@<(]*)"
+    r"(?P<key>[A-Za-z]+)\b[\])>]*[ \t]*(?P<colon>[:=\uff1a]?)(?P<value>.*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """The values by key, and the SQL below them."""
+    """Directive values by key, and the SQL below them."""
 
     values: dict[str, str]
     sql: str
@@ -47,7 +55,7 @@ class _Directive:
 
 
 def read_directives(fence: Fence, found: Findings) -> Directives | None:
-    """The directives of a block, or None where it is prose."""
+    """Read the directives of a block; return None for prose."""
     lines = fence.content.split("\n")
     top = list(_leading(lines))
     _report_late(lines, top, fence.line, found)
@@ -58,17 +66,65 @@ def read_directives(fence: Fence, found: Findings) -> Directives | None:
 
 
 def has_directives(content: str) -> bool:
-    """Tell whether this text would be a check, an evidence, a view or a backfill, if it stood in a SQL fence."""
+    """Tell whether this text would be a check, evidence, view or backfill in a SQL fence."""
     return any(directive.key in KNOWN for directive in _leading(content.split("\n")))
 
 
+def is_directive(line: str) -> bool:
+    """Tell whether a line has the form of a directive, known or unknown."""
+    return _LINE.fullmatch(line) is not None
+
+
 def mentions_directives(content: str) -> bool:
-    """Tell whether any line of it is a directive as one writes it."""
-    return any((match := _LINE.fullmatch(line)) and match["key"] in KNOWN for line in content.split("\n"))
+    """Tell whether any line of the text is a well-formed directive."""
+    lines = content.split("\n")
+    return any((match := _LINE.fullmatch(line)) and match["key"].lower() in KNOWN for line in lines)
+
+
+def almost_directive(line: str, *, in_comment: bool = False) -> str | None:
+    """Explain why a line resembles a directive but is ignored, with the correct form; None for other lines.
+
+    >>> almost_directive("—— check: late-orders")
+    '`——` is no comment of SQL, so this line is not read: write `-- check: late-orders`'
+    >>> almost_directive("-- check late-orders")
+    '`-- check late-orders` is not read: write `-- check: late-orders`'
+    >>> almost_directive("-- check that nobody writes"), almost_directive("-- check: late-orders")
+    (None, None)
+    """
+    match = _ALMOST.fullmatch(line.strip())
+    if not match or not (match["mark"] or in_comment):
+        return None
+    mark, key, value = match["mark"], match["key"].lower(), match["value"].removesuffix("*/").strip()
+    is_meant = _is_value_of(key, value)
+    if key not in KNOWN:
+        close = get_close_matches(key, [*KINDS, "require"], n=1, cutoff=0.75)
+        if not (close and match["colon"] and _is_value_of(close[0], value)):
+            return None
+        return f"`{line.strip()}` is not read: did you mean `-- {close[0]}:`?"
+    written = f"write `-- {key}: {value}`"
+    if mark is None or not mark.startswith("--"):
+        sign = mark or "/*"
+        is_none = "is no comment of SQL" if sign[0] != "/" or sign == "//" else "holds no directives"
+        return (
+            f"`{sign}` {is_none}, so this line is not read: {written}" if match["colon"] or is_meant else None
+        )
+    if match["colon"] == ":" and not match["around"]:
+        return None
+    return f"`{line.strip()}` is not read: {written}" if is_meant else None
+
+
+def _is_value_of(key: str, value: str) -> bool:
+    """Tell whether a text is clearly a value of this directive: ids, or a criterion."""
+    if key == "require":
+        try:
+            return bool(parse_requirement(value).comparisons)
+        except RequirementError:
+            return False
+    return key in KINDS and all(is_id(each.strip()) for each in value.split(","))
 
 
 def _leading(lines: list[str]) -> Iterator[_Directive]:
-    """Those before the SQL; other comments and blank lines may stand between them."""
+    """Yield the directives before the SQL; other comments and blank lines may separate them."""
     for index, line in enumerate(lines):
         if line.strip() and not line.lstrip().startswith("--"):
             return
@@ -81,14 +137,14 @@ def _directive(line: str, index: int) -> _Directive | None:
     if not match:
         return None
     key, value = match["key"].lower(), match["value"]
-    # `-- https://…` is a comment; `-- check:late-orders` is surely meant.
+    # `-- https://…` is a comment; `-- check:late-orders` is clearly a directive.
     if key not in KNOWN and value and not value[0].isspace():
         return None
     return _Directive(key, value.strip(), index)
 
 
 def _report_late(lines: list[str], top: list[_Directive], at: int, found: Findings) -> None:
-    """A directive below SQL is only a comment there, and its check would ask less than it says."""
+    """Report a directive below SQL: there it is a comment, so its check would be weaker than written."""
     first = {directive.index for directive in top}
     for index, line in enumerate(lines):
         if index not in first and mentions_directives(line):
@@ -118,3 +174,50 @@ def _unknown(key: str) -> str:
         f"unknown directive `-- {key}:`: the directives are {', '.join(KNOWN)}; "
         "a comment in such a block must not begin with a word and a colon"
     )
+
+
+# Time span in a check's SQL: `-- window: 24 hours`, and `again: …, over `48 hours``.
+
+
+FORM = "a number and seconds, minutes, hours or days, as 24 hours"
+
+_LENGTH = re.compile(r"[1-9][0-9]{0,5} (?:second|minute|hour|day)s?")
+
+
+def is_length(text: str) -> bool:
+    """
+    >>> is_length("24 hours"), is_length("1 day"), is_length("24h"), is_length("a day")
+    (True, True, False, False)
+    """
+    return _LENGTH.fullmatch(text) is not None
+
+
+def stands_in(sql: str, length: str, dialect: str | None) -> bool:
+    """Tell whether a literal of the SQL contains this time span.
+
+    >>> stands_in("SELECT now() - interval '24 hours' -- 2 days", "24 hours", None)
+    True
+    >>> stands_in("SELECT now() - interval '124 hours'", "24 hours", None)
+    False
+    """
+    return any(_pattern(length).search(token.text) for token in _literals(sql, dialect))
+
+
+def with_length(sql: str, length: str, other: str, dialect: str | None) -> str:
+    """Replace a time span inside the literals of the SQL only.
+
+    >>> with_length("SELECT julianday('now', '-24 hours') -- 24 hours", "24 hours", "2 days", "sqlite")
+    "SELECT julianday('now', '-2 days') -- 24 hours"
+    """
+    for token in reversed(list(_literals(sql, dialect))):
+        end = token.start + len(token.text)
+        sql = sql[: token.start] + _pattern(length).sub(other, token.text) + sql[end:]
+    return sql
+
+
+def _literals(sql: str, dialect: str | None) -> Iterator[Token]:
+    return (token for token in tokens(sql, dialect) if token.kind == "string")
+
+
+def _pattern(length: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(length)}(?!\w)")

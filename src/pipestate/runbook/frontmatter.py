@@ -1,9 +1,10 @@
-"""The YAML at the top of a runbook: its name, and between which revisions each phase applies.
+"""Front matter: the YAML with the runbook's name and the revisions between which each phase applies.
 
-Read from YAML's nodes rather than from loaded values: those keep their lines, a key given twice is
-seen, and `0012` is still `0012` and not the number 10.
+The reader uses YAML nodes instead of loaded values. Nodes keep their lines, show duplicate keys, and keep
+`0012` as text instead of the number 10.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -11,9 +12,8 @@ from pathlib import PurePath
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pipestate.runbook.finding import Findings
-from pipestate.runbook.markdown import FrontMatter
-from pipestate.runbook.model import is_id
+from pipestate.runbook.markdown import Block, FrontMatter, Heading
+from pipestate.runbook.model import Findings, is_id
 
 FORM = "begin the file with `---`, `runbook: its-name`, `phases:` and their names, `---`"
 
@@ -23,7 +23,7 @@ _KINDS = {"int": "number", "float": "number", "bool": "boolean", "timestamp": "d
 
 @dataclass(frozen=True, slots=True)
 class PhaseHeader:
-    """What the front matter says of one phase."""
+    """The front matter of one phase."""
 
     line: int
     from_: str | None = None
@@ -39,7 +39,7 @@ class Header:
 
 
 def read_header(block: FrontMatter, found: Findings) -> Header:
-    """The front matter; whatever is wrong with it goes to `found`."""
+    """Read the front matter, and report its faults to `found`."""
     root = _compose(block, found)
     if root is None:
         return Header()
@@ -51,7 +51,7 @@ def read_header(block: FrontMatter, found: Findings) -> Header:
     if phases is None:
         found.add(block.line, "the front matter has no `phases:`: list them there, in order")
     return Header(
-        name=reader.name_of_page(name) if name else "",
+        name=reader.name_of_runbook(name) if name else "",
         default=reader.truth("default", fields.get("default")),
         phases=reader.phases(phases) if phases else {},
     )
@@ -73,7 +73,7 @@ def _compose(block: FrontMatter, found: Findings) -> Node | None:
 
 
 class _Reader:
-    """YAML nodes into values, with the file's line for each fault."""
+    """Convert YAML nodes to values; report each fault with its line in the file."""
 
     def __init__(self, found: Findings, offset: int) -> None:
         self._found = found
@@ -122,8 +122,8 @@ class _Reader:
                 yield name, (key, value)
             seen.add(name)
 
-    def name_of_page(self, node: Node) -> str:
-        """Read the runbook's name, which must be that of its file: it is found by either."""
+    def name_of_runbook(self, node: Node) -> str:
+        """Read the runbook's name, which must equal its file name: commands accept either."""
         text, file = self._text("runbook", node) or "", PurePath(self._found.path).name
         if text and not is_id(text):
             self._fault(node, f"`runbook: {text}`: a name is lower-case letters, digits and hyphens")
@@ -146,12 +146,16 @@ class _Reader:
         if not isinstance(node, SequenceNode):
             self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["ae10"]')
             return
+        if not node.value:
+            self._fault(
+                node, f"`{key}:` is empty: take it out, and the phase opens every revision that asks it"
+            )
         for item in node.value:
             if text := self._text(key, item):
                 yield text
 
     def _text(self, key: str, node: Node | None) -> str | None:
-        """A text, never what YAML made of an unquoted revision."""
+        """Read a text, and refuse an unquoted revision that YAML parses as another type."""
         if node is None or (_kind(node) == "str" and str(node.value).strip()):
             return str(node.value).strip() if node else None
         if not isinstance(node, ScalarNode):
@@ -174,3 +178,68 @@ def _unquoted(key: str, node: ScalarNode) -> str:
     kind = _KINDS.get(_kind(node), _kind(node))
     why = f"`{node.value}` is a {kind} to YAML (0012 would become 10)"
     return f'{why}: put it in quotes, as {key}: "{node.value}"'
+
+
+# Split the file into phases, and compare them with the front matter.
+
+
+_PHASE = re.compile(r"Phase:\s*(?P<name>.*)")
+_ALMOST = re.compile(r"phase\s*:", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The blocks between two headings; `name` is None outside any phase."""
+
+    name: str | None
+    line: int
+    blocks: list[Block] = field(default_factory=list)
+
+
+def sections(parts: list[Block], found: Findings) -> list[Section]:
+    """Split at headings of the first two levels; deeper headings structure a phase."""
+    cut = [Section(None, 1)]
+    for part in parts:
+        if not isinstance(part, Heading):
+            cut[-1].blocks.append(part)
+        elif (name := _phase_name(part, found)) is not None:
+            cut.append(Section(name, part.line))
+        elif part.depth <= 2 and not part.nested:
+            cut.append(Section(None, part.line))
+        else:
+            cut[-1].blocks.append(part)
+    return cut
+
+
+def _phase_name(heading: Heading, found: Findings) -> str | None:
+    match = _PHASE.fullmatch(heading.text)
+    if match is None or heading.depth != 2 or heading.nested:
+        if _ALMOST.match(heading.text):
+            found.add(heading.line, f"`{heading.text}`: a phase begins with a heading `## Phase: its-name`")
+        return None
+    if not is_id(match["name"]):
+        found.add(heading.line, f"phase `{match['name']}`: a name is lower-case letters, digits and hyphens")
+    return match["name"]
+
+
+def report_mismatch(header: Header, cut: list[Section], found: Findings) -> None:
+    """Report phases that differ between front matter and sections, in name, order or count."""
+    written = _written(cut, found)
+    if not header.phases:
+        return
+    for name in (name for name in written if is_id(name) and name not in header.phases):
+        found.add(written[name], f"phase {name} is not in the front matter: add it to `phases:`")
+    for name in (name for name in header.phases if name not in written):
+        found.add(header.phases[name].line, f"phase {name} has no section: add a heading `## Phase: {name}`")
+    if set(written) == set(header.phases) and list(written) != list(header.phases):
+        line = next(iter(header.phases.values())).line
+        found.add(line, f"`phases:` has another order than the sections, {', '.join(written)}: use one order")
+
+
+def _written(cut: list[Section], found: Findings) -> dict[str, int]:
+    written: dict[str, int] = {}
+    for section in (section for section in cut if section.name is not None):
+        first = written.setdefault(str(section.name), section.line)
+        if first != section.line:
+            found.add(section.line, f"phase {section.name} stands twice, first on line {first}: join the two")
+    return written

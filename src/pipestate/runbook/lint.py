@@ -1,25 +1,34 @@
-"""Everything that is wrong with a runbook, before anything of it runs."""
+"""Lint a runbook: find all of its faults before it runs."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipestate.errors import RunbookError
-from pipestate.runbook.files import beside, is_beside, page_of, read_beside, read_text
-from pipestate.runbook.finding import Finding
-from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, Phase, Runbook, View, is_variant
+from pipestate.core.errors import RunbookError
+from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
+from pipestate.runbook.model import (
+    BESIDE,
+    Backfill,
+    Check,
+    Evidence,
+    Finding,
+    Phase,
+    Runbook,
+    View,
+    is_variant,
+)
 from pipestate.runbook.parse import collect
-from pipestate.runbook.plainread import explains, objections
-from pipestate.runbook.repeats import PlacedBlock, repeated
 from pipestate.runbook.rules import Query, faults, foreign
-from pipestate.runbook.updates import update_faults
+from pipestate.runbook.statement import explains, objections, tokens
+from pipestate.runbook.update import update_faults
 from pipestate.runbook.variants import KINDS
 
 
 def load(path: str | Path) -> Runbook:
-    """Read a runbook that may be run; RunbookError with the first finding where it may not."""
+    """Load a valid runbook; raise RunbookError with the first finding if it has faults."""
     if is_beside(path):
-        page = page_of(path)
+        page = runbook_file(path)
         raise RunbookError(
             str(path), 1, f"it holds variants of {page} and is no runbook of its own: name that"
         )
@@ -30,13 +39,13 @@ def load(path: str | Path) -> Runbook:
 
 
 def lint(path: str | Path) -> list[Finding]:
-    """List the findings of a page and of the variants beside it; ConfigError where there is no file."""
+    """List the findings of a runbook and its variants file; raise ConfigError if the file is missing."""
     return examine(path)[1]
 
 
 def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
-    """Read a page, and find what is wrong with it; the runbook is None where it cannot be read at all."""
-    page = page_of(path)
+    """Read a runbook and list its findings; the runbook is None if it is unreadable."""
+    page = runbook_file(path)
     if is_beside(path) and not page.is_file():
         return None, [
             Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")
@@ -53,7 +62,7 @@ def findings(text: str, path: str | Path, variants: str | None = None) -> list[F
 
 @lru_cache(maxsize=16)
 def _examined_once(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
-    """Examine a text once: an upgrade reads a page for its promises, and again for every gate it asks."""
+    """Cache the examination: an upgrade reads a runbook for its promises and again for every gate."""
     return _examined(text, path, variants)
 
 
@@ -84,12 +93,12 @@ def _in_sql(query: Query) -> Iterator[str]:
         yield from faults(query)
 
 
-# A criterion cannot name the column "QUERY PLAN", and a gate's script cannot select from an EXPLAIN.
+# A criterion cannot refer to the column "QUERY PLAN", and the script of a gate cannot select from an EXPLAIN.
 _PLAN = "a plan is something to look at: make the EXPLAIN evidence or a view (SQLite's may be a check)"
 
 
 def _asked_again(runbook: Runbook) -> Iterator[Finding]:
-    """Find what another criterion makes wrong of a block that is right where it stands."""
+    """Find faults that a changed criterion causes in a repeated block that is valid in its own phase."""
     written = {
         (f"{phase.name}/{check.id}", check.dialect): set(faults(check))
         for phase in runbook.phases
@@ -103,7 +112,7 @@ def _asked_again(runbook: Runbook) -> Iterator[Finding]:
 
 
 def _backfilled_twice(runbook: Runbook) -> Iterator[Finding]:
-    """Find a backfill whose id an earlier phase has: `pipestate backfill` names it by page and id alone."""
+    """Find a backfill id used in two phases: `pipestate backfill` identifies it by runbook and id."""
     first: dict[str, Backfill] = {}
     for backfill in (each for phase in runbook.phases for each in phase.backfills):
         same = first.setdefault(backfill.id, backfill)
@@ -112,7 +121,7 @@ def _backfilled_twice(runbook: Runbook) -> Iterator[Finding]:
 
 
 def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
-    """Find what SQLite cannot read: variants, and blocks without one on a page that has some."""
+    """Find SQL that SQLite cannot parse: in variants, and in blocks that lack one if the runbook has some."""
     if runbook.variants is None:
         return
     for phase in runbook.phases:
@@ -130,7 +139,7 @@ _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql`
 
 
 def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
-    """Tell whether SQLite would be sent this very block of the page."""
+    """Tell whether SQLite would execute this block of the runbook itself."""
     if isinstance(query, Evidence):
         checks = [check for check in phase.checks_for(BESIDE) if isinstance(check, Check)]
         return any(check.evidence_for(BESIDE) == query for check in checks)
@@ -141,7 +150,7 @@ def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
 
 
 def _queries(phase: Phase) -> Iterator[Query]:
-    """List the blocks that stand in this phase, each once; what is asked again stands elsewhere."""
+    """List the blocks written in this phase, each once; repeated checks belong to their own phase."""
     seen: dict[str, Query] = {}
     for check in phase.checks:
         if isinstance(check, Check) and check.again is None:
@@ -151,6 +160,62 @@ def _queries(phase: Phase) -> Iterator[Query]:
     yield from seen.values()
     yield from phase.views
     yield from phase.backfills
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBlock:
+    """A block and the phase that contains it."""
+
+    phase: str
+    query: Query
+
+
+def repeated(standing: list[PlacedBlock]) -> Iterator[tuple[Query, str]]:
+    """Find each block that repeats an earlier one of its kind, and suggest the replacement."""
+    first: dict[tuple[str, bool, str], PlacedBlock] = {}
+    for each in standing:
+        path = each.query.block.rpartition(":")[0]
+        words = _words_of(each.query)
+        same = first.setdefault((path, isinstance(each.query, View), words), each)
+        if words and same is not each and not _is_told_already(same, each):
+            yield each.query, f"the same SQL stands at {same.query.block}: {_advice_for(same, each)}"
+
+
+def _is_told_already(first: PlacedBlock, second: PlacedBlock) -> bool:
+    """Tell whether two blocks share an id in one phase, which is reported as a duplicate id."""
+    one, two = first.query, second.query
+    return first.phase == second.phase and type(one) is type(two) and _ids(one) == _ids(two)
+
+
+def _ids(query: Query) -> tuple[str, ...]:
+    return query.check_ids if isinstance(query, Evidence) else (query.id,)
+
+
+def _words_of(query: Query) -> str:
+    """Normalise a statement: drop whitespace and comments, and upper-case bare words."""
+    return " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
+
+
+def _advice_for(first: PlacedBlock, second: PlacedBlock) -> str:
+    one, two = first.query, second.query
+    if isinstance(one, Check) and isinstance(two, Check):
+        if first.phase == second.phase:
+            return "make it one check, and join the two criteria with `and`"
+        return f"write `- again: `{first.phase}/{one.id}`` instead{_with_criterion(one, two)}"
+    if isinstance(one, Evidence) and isinstance(two, Evidence):
+        if first.phase == second.phase:
+            both = ", ".join(dict.fromkeys((*one.check_ids, *two.check_ids)))
+            return f"write it once, with `-- explains: {both}`"
+        return f"ask its check with `again:`, which brings the evidence of phase {first.phase} along"
+    if isinstance(one, View | Backfill):
+        return f"take this {'view' if isinstance(one, View) else 'backfill'} out"
+    return "require `rows = 0` of it, and the check shows its own rows"
+
+
+def _with_criterion(one: Check, two: Check) -> str:
+    if one.require.text == two.require.text or not two.require.text:
+        return ""
+    return f", with `, requires `{two.require.text}``"
 
 
 def _finding(query: Query, what: str) -> Finding:

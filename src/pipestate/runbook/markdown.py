@@ -1,4 +1,4 @@
-"""Markdown into the few blocks that a runbook is made of. Only this module knows markdown-it."""
+"""Split Markdown into the blocks of a runbook. Only this module uses markdown-it."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-# CommonMark's preset stops at 20 and drops what is nested deeper without a word.
+# CommonMark's preset stops at 20 and silently drops deeper nesting.
 MAX_NESTING = 100
 
 _TASK = re.compile(r"\[\s*[xX]?\s*\](?=\s|$)")
@@ -58,17 +58,26 @@ class AgainItem:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What Markdown does not take for a fence, a heading or a list: raw HTML, indented code."""
+    """Raw HTML or indented code: Markdown other than a fence, heading, list or paragraph."""
 
     line: int
     content: str
 
 
-Block = FrontMatter | Heading | Fence | Task | AgainItem | Unread
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """Any other paragraph; `nested` if it is in a list or a quotation."""
+
+    line: int
+    text: str
+    nested: bool = False
+
+
+Block = FrontMatter | Heading | Fence | Task | AgainItem | Unread | Prose
 
 
 def blocks(source: str) -> Iterator[Block]:
-    """The blocks in document order, at any depth. `source` has its newlines normalised."""
+    """Yield the blocks in document order, at any depth. `source` has normalised newlines."""
     lines = source.split("\n")
     tokens = _parser().parse(source)
     for index, token in enumerate(tokens):
@@ -82,11 +91,11 @@ def blocks(source: str) -> Iterator[Block]:
             yield Unread(_line(token), token.content)
         elif token.type == "paragraph_open":
             listed = tokens[index - 1].type == "list_item_open"
-            yield from _spoken(_line(token), tokens[index + 1].content, listed=listed)
+            yield from _spoken(token, tokens[index + 1].content, listed=listed)
 
 
 def _parser() -> MarkdownIt:
-    # What stands inside a line does not matter here, so that rule is left out: it is the slow one.
+    # Inline content is unused here, so the slow inline rule is disabled.
     return MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).use(front_matter_plugin).disable("inline")
 
 
@@ -99,16 +108,18 @@ def _language(info: str) -> str:
     return word.group().lower() if word else ""
 
 
-def _spoken(line: int, text: str, *, listed: bool) -> Iterator[Task | AgainItem]:
-    """What a paragraph is, if not prose: an item with a check box, or one that asks something again."""
+def _spoken(token: Token, text: str, *, listed: bool) -> Iterator[Task | AgainItem | Prose]:
+    """Distinguish a check-box item and an `again` item from prose."""
     if listed and _TASK.match(text):
-        yield Task(line, text)
+        yield Task(_line(token), text)
     elif _AGAIN.match(text):
-        yield AgainItem(line, text, listed)
+        yield AgainItem(_line(token), text, listed)
+    else:
+        yield Prose(_line(token), text, nested=token.level > 0)
 
 
 def _is_closed(token: Token, lines: list[str]) -> bool:
-    """Tell whether a fence ends at its own marker and not because the file or the list item ended."""
+    """Tell whether a fence ends at its own marker, rather than at the end of the file or list item."""
     first, end = token.map or (0, 0)
     closing = re.compile(rf"[\s>]*{re.escape(token.markup[0])}{{{len(token.markup)},}}\s*")
     return end - 1 > first and closing.fullmatch(lines[end - 1]) is not None

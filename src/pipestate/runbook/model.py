@@ -1,29 +1,71 @@
-"""A runbook as frozen values: what `parse` gives and everything after it takes.
-
-Every `line` is the 1-based line of the page where the heading, the fence or the item begins, so that
-`path:line` is the source of a verdict; `block` is the `path:line` where its SQL stands, which is another
-one for an `again:` and for a variant beside the page. `from_` is the first revision at which a thing
-applies, `until` the first at which it no longer does.
-"""
+"""Runbook findings with file and line, and the frozen values of a parsed runbook."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from hashlib import sha256
 from typing import ClassVar, Protocol, TypeVar
 
-from pipestate.runbook.require import Requirement
+from pipestate.core.errors import RunbookError
+from pipestate.runbook.criterion import Requirement
 
-ON_PAGE = "postgresql"  # what `-- dialect:` may say, on the page
-BESIDE = "sqlite"  # what every block of `<page>.sqlite.md` is for
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A fault in a runbook: the message describes it and its fix."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+    def error(self) -> RunbookError:
+        return RunbookError(self.path, self.line, self.message)
+
+
+class Findings:
+    """Collect all faults of a runbook, so that lint reports them in one run."""
+
+    def __init__(self, path: str, found: set[Finding] | None = None) -> None:
+        self.path = path
+        self._found: set[Finding] = set() if found is None else found
+
+    def add(self, line: int, message: str) -> None:
+        self._found.add(Finding(self.path, line, message))
+
+    def at(self, block: str, message: str) -> None:
+        """Add a fault of a block, given as `path:line` in any file of the runbook."""
+        path, _, line = block.rpartition(":")
+        self._found.add(Finding(path, int(line), message))
+
+    def beside(self, path: str) -> "Findings":
+        """Return a collector for another file of the same runbook."""
+        return Findings(path, self._found)
+
+    def in_order(self) -> list[Finding]:
+        return sorted(self._found)
+
+
+# Frozen values of a runbook, returned by `parse` and used by all later stages.
+#
+# `line` is the 1-based line in the runbook of the heading, fence or item, so `path:line` locates a verdict.
+# `block` is the `path:line` of the SQL. It differs from `line` for an `again:` item and for a SQLite variant.
+# `from_` is the first revision at which an item applies, `until` the first at which it no longer applies.
+
+
+ON_PAGE = "postgresql"  # the only value of `-- dialect:` in a runbook
+BESIDE = "sqlite"  # the dialect of every block in `<runbook>.sqlite.md`
 DIALECTS = (ON_PAGE, BESIDE)
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 class Level(StrEnum):
-    """What a failure means: a closed gate, or a warning that closes nothing."""
+    """The effect of a failed check: BLOCK closes the gate, WARN only warns."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -31,7 +73,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A query run only when one of its checks fails; its rows are shown under the verdict."""
+    """A query that runs after one of its checks fails; its rows appear under the verdict."""
 
     check_ids: tuple[str, ...]
     line: int
@@ -41,11 +83,18 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One query and what its answer must satisfy. `sql` is one statement without its semicolon.
+class Advice:
+    """Advice for a failed check: the paragraph under its block, with its `path:line`."""
 
-    `again` is `phase/id` where the check is asked once more; `window` is the length of time in its SQL
-    that may be another one then.
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A query and the criterion for its result. `sql` is one statement without its semicolon.
+
+    On a repeated check, `again` is the `phase/id` of the original. `window` is the time span that it may change.
     """
 
     id: str
@@ -60,6 +109,7 @@ class Check:
     window: str | None = None
     block: str = ""
     again: str | None = None
+    advice: Advice | None = None
 
     def evidence_for(self, dialect: str) -> Evidence | None:
         return variant(self.evidence, dialect)
@@ -67,10 +117,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SignOff:
-    """A check on people's recorded word: it passes while that of `people` is younger than `valid_for`.
+    """A check that passes while `people` people have signed off within `valid_for`.
 
-    It always blocks, on every engine and as long as its phase applies; it says so in the same words as
-    a check does, so that whoever walks through a phase's checks need not ask which is which.
+    It always blocks, on every engine, while its phase applies. It has the same attributes as a check, so that
+    code can iterate over a phase's checks without distinguishing the two.
     """
 
     id: str
@@ -78,6 +128,11 @@ class SignOff:
     valid_for: timedelta
     text: str
     people: int = 1
+
+    @property
+    def text_sha256(self) -> str:
+        """Hash the confirmed text and its validity: a sign-off of another text does not count."""
+        return sha256(f"{self.valid_for.total_seconds():.0f} {self.text}".encode()).hexdigest()
 
     level: ClassVar[Level] = Level.BLOCK
     dialect: ClassVar[str | None] = None
@@ -88,7 +143,7 @@ class SignOff:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A query that `status` shows and that never gates."""
+    """A query that `status` shows; it never affects a gate."""
 
     id: str
     line: int
@@ -101,9 +156,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """An UPDATE that `pipestate backfill` runs in batches, over ranges of `key`; no check, and never run by one.
+    """An UPDATE that `pipestate backfill` runs in batches over ranges of `key`; checks never run it.
 
-    `table` and `key` are names as SQL writes them; in `sql`, `:first` and `:last` stand for a batch's keys.
+    `table` and `key` are SQL names. In `sql`, `:first` and `:last` are the first and last key of a batch.
     """
 
     id: str
@@ -117,7 +172,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A section of the runbook. `opens` names the revisions whose gate it is."""
+    """A section of the runbook. `opens` lists the revisions that its gate guards."""
 
     name: str
     line: int
@@ -129,11 +184,23 @@ class Phase:
     backfills: tuple[Backfill, ...] = ()
 
     @property
+    def text_sha256(self) -> str:
+        """Hash the blocking checks of the gate: records of another text do not count towards a soak."""
+        asked = [
+            (check.id, check.dialect, check.sql, check.require.text)
+            if isinstance(check, Check)
+            else (check.id, check.people, check.text_sha256, "")
+            for check in self.checks
+            if check.level is Level.BLOCK
+        ]
+        return sha256(repr(sorted(asked, key=repr)).encode()).hexdigest()
+
+    @property
     def signoffs(self) -> tuple[SignOff, ...]:
         return tuple(check for check in self.checks if isinstance(check, SignOff))
 
     def checks_for(self, dialect: str) -> tuple[Check | SignOff, ...]:
-        """What is asked on this engine, in document order, one variant of each check."""
+        """List the checks for this engine in document order, one variant of each."""
         return _chosen(self.checks, dialect)
 
     def views_for(self, dialect: str) -> tuple[View, ...]:
@@ -145,9 +212,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """A whole page; `variants` is the path of its SQLite variants, where it has any.
+    """A whole runbook; `variants` is the path of its SQLite variants, if any.
 
-    `sha256` is that of both files' bytes: `cat orders.md orders.sqlite.md | sha256sum` says the same.
+    `sha256` covers the bytes of both files, like `cat orders.md orders.sqlite.md | sha256sum`.
     """
 
     name: str
@@ -178,18 +245,18 @@ N = TypeVar("N", bound=_NamedVariant)
 
 
 def variant(variants: Iterable[V], dialect: str) -> V | None:
-    """The block for this engine: the one written for it, else the one written for any."""
+    """Return the block written for this engine, else the block written for any engine."""
     fitting = [each for each in variants if each.dialect in (None, dialect)]
     return max(fitting, key=lambda each: each.dialect is not None, default=None)
 
 
 def is_variant(block: _Variant) -> bool:
-    """Tell whether a block stands beside the page, in `<page>.sqlite.md`."""
+    """Tell whether a block comes from the variants file `<runbook>.sqlite.md`."""
     return block.dialect == BESIDE
 
 
 def is_for_postgresql(block: _Variant) -> bool:
-    """Tell whether the page says of a block that SQLite cannot hold this state."""
+    """Tell whether the runbook restricts a block to PostgreSQL, because SQLite cannot hold this state."""
     return block.dialect == ON_PAGE
 
 
@@ -202,7 +269,7 @@ def _chosen(items: Iterable[N], dialect: str) -> tuple[N, ...]:
 
 
 def is_id(text: str) -> bool:
-    """Ids and names stay typeable on a command line.
+    """Tell whether an id or name is easy to type on a command line.
 
     >>> is_id("late-orders"), is_id("Late orders")
     (True, False)

@@ -1,32 +1,183 @@
-"""A Markdown page into a Runbook, with the SQLite variants beside it.
-
-`parse` and `read` stop at the first fault, `collect` gathers them all; none of them looks into the SQL,
-that is lint's work. What is going to be run comes from `lint.load`.
-"""
+"""Parse a runbook: build phases from sections, with unique ids, attached evidence and non-empty gates."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
-from pipestate.runbook.again import read_again
-from pipestate.runbook.block import BlockFile, read_block
+from pipestate.runbook.again import Again, read_again, resolve
+from pipestate.runbook.block import BlockFile, read_block, read_signoff
 from pipestate.runbook.files import beside, read_beside, read_text
-from pipestate.runbook.finding import Finding, Findings
-from pipestate.runbook.frontmatter import FORM, Header, PhaseHeader, read_header
-from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Heading, Task, blocks
-from pipestate.runbook.model import Phase, Runbook
-from pipestate.runbook.phases import build_phase
-from pipestate.runbook.sections import Section, report_mismatch, sections
-from pipestate.runbook.signoff import read_signoff
+from pipestate.runbook.frontmatter import (
+    FORM,
+    Header,
+    PhaseHeader,
+    Section,
+    read_header,
+    report_mismatch,
+    sections,
+)
+from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Heading, Prose, Task, blocks
+from pipestate.runbook.model import (
+    Advice,
+    Backfill,
+    Check,
+    Evidence,
+    Finding,
+    Findings,
+    Level,
+    Phase,
+    Runbook,
+    SignOff,
+    View,
+    is_variant,
+)
 from pipestate.runbook.unread import report_hidden, report_outside
-from pipestate.runbook.variants import Part, Variants, read_variants, report_other_phases
+from pipestate.runbook.variants import Part, Variant, Variants, join, read_variants, report_other_phases
+
+P = TypeVar("P", bound=Part)
+
+
+def build_phase(
+    section: Section,
+    header: PhaseHeader,
+    parts: list[Part],
+    variants: list[Variant],
+    earlier: Sequence[Phase],
+    found: Findings,
+) -> Phase:
+    """Build the phase, and report conflicts between its parts to `found`."""
+    _report_duplicates(parts, found)
+    joined = join(parts, variants, found.path, found)
+    _report_strays(joined, found)
+    evidence = _grouped(part for part in joined if isinstance(part, Evidence))
+    name = section.name or ""
+    phase = Phase(
+        name=name,
+        line=section.line,
+        from_=header.from_,
+        until=header.until,
+        opens=header.opens,
+        checks=tuple(check for part in joined for check in _asked(part, evidence, earlier, name, found)),
+        views=tuple(part for part in joined if isinstance(part, View)),
+        backfills=tuple(part for part in joined if isinstance(part, Backfill)),
+    )
+    _report_empty_gate(phase, parts, found)
+    return phase
+
+
+def _asked(
+    part: Part, evidence: dict[str, list[Evidence]], earlier: Sequence[Phase], phase: str, found: Findings
+) -> Iterator[Check | SignOff]:
+    if isinstance(part, SignOff):
+        yield part
+    elif isinstance(part, Check):
+        own = (each for each in evidence.get(part.id, []) if _share_an_engine(part, each))
+        yield replace(part, evidence=tuple(own))
+    elif isinstance(part, Again):
+        yield from resolve(part, earlier, phase, found)
+
+
+def _names(part: Part) -> tuple[str, ...]:
+    return part.check_ids if isinstance(part, Evidence) else (part.id,)
+
+
+def _grouped(parts: Iterable[P]) -> dict[str, list[P]]:
+    groups: dict[str, list[P]] = {}
+    for part in parts:
+        for name in _names(part):
+            groups.setdefault(name, []).append(part)
+    return groups
+
+
+def _report_duplicates(parts: list[Part], found: Findings) -> None:
+    first: dict[tuple[bool, str], int] = {}
+    for part in parts:
+        for name in _names(part):
+            line = first.setdefault((isinstance(part, Evidence), name), part.line)
+            if line != part.line:
+                found.add(part.line, _duplicate(part, name, line))
+
+
+def _duplicate(part: Part, name: str, line: int) -> str:
+    if isinstance(part, Evidence):
+        return f"evidence for {name} stands twice in one phase, first on line {line}: make it one block"
+    if isinstance(part, Again):
+        return f"{name} is asked in this phase already, on line {line}: take the item out"
+    return f"id {name} stands twice in one phase, first on line {line}: give it another id"
+
+
+def _report_strays(parts: list[Part], found: Findings) -> None:
+    checks = _grouped(part for part in parts if isinstance(part, Check))
+    again = {part.id: part.phase for part in parts if isinstance(part, Again)}
+    seen: set[tuple[str, str | None]] = set()
+    for part in (part for part in parts if isinstance(part, Evidence)):
+        for name in part.check_ids:
+            if fault := _stray(part, name, checks, again):
+                found.at(part.block, f"explains {name}{fault}")
+            if is_variant(part) and (name, part.dialect) in seen:
+                found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
+            seen.add((name, part.dialect))
+
+
+def _stray(
+    evidence: Evidence, name: str, checks: dict[str, list[Check]], again: dict[str, str]
+) -> str | None:
+    same = [check for check in checks.get(name, []) if _share_an_engine(check, evidence)]
+    if name in again:
+        return f", which is asked again here and brings its evidence along: move the block to phase {again[name]}"
+    if name not in checks:
+        known = f"its checks are {', '.join(checks)}" if checks else "it has none"
+        return f", which is no check of this phase: {known}"
+    if not same:
+        return f" on {evidence.dialect}, where that check does not run: take the block out"
+    if all(check.require.shows_own_rows for check in same):
+        return (
+            f", which requires `{same[0].require.text}` and so shows its own rows: take this block out, "
+            "and let the check itself select what a person needs to see"
+        )
+    return None
+
+
+def _share_an_engine(check: Check, evidence: Evidence) -> bool:
+    return check.dialect is None or evidence.dialect in (None, check.dialect)
+
+
+def _report_empty_gate(phase: Phase, parts: list[Part], found: Findings) -> None:
+    asks = any(isinstance(part, Check | SignOff | Again) for part in parts)
+    for what in _missing(phase, asks=asks):
+        found.add(phase.line, f"phase {phase.name} {what}")
+
+
+def _missing(phase: Phase, *, asks: bool) -> Iterator[str]:
+    if not asks:
+        yield "asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`"
+    elif phase.checks and phase.opens and not is_blocking(phase):
+        yield unblocking(phase.opens)
+
+
+def is_blocking(phase: Phase) -> bool:
+    """Tell whether a check of the phase can close its gate."""
+    return any(check.level is Level.BLOCK for check in phase.checks)
+
+
+def unblocking(revisions: Iterable[str]) -> str:
+    return f"opens {', '.join(revisions)} but has no blocking check: its gate could never open"
+
+
+# Parse Markdown and its SQLite variants into a Runbook.
+#
+# `parse` and `read` stop at the first fault; `collect` gathers all faults. Lint examines the SQL.
+# Commands that execute a runbook load it with `lint.load`.
+
 
 _HEAD = re.compile(r"---.*?\n---[^\n]*", re.DOTALL)
 
 
 def read(path: str | Path) -> Runbook:
-    """Parse a page. ConfigError where there is none, RunbookError where it is wrong."""
+    """Parse a runbook; raise ConfigError if the file is missing, RunbookError if it has a fault."""
     return parse(read_text(path), path, read_beside(path))
 
 
@@ -38,9 +189,9 @@ def parse(text: str, path: str | Path, variants: str | None = None) -> Runbook:
 
 
 def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[Runbook | None, list[Finding]]:
-    """Read what can be read, and find everything that is wrong with it, in the order of the lines.
+    """Parse as much as possible, and list all faults in line order.
 
-    `variants` is the text of the file beside the page, where there is one.
+    `variants` is the text of the variants file, if there is one.
     """
     found = Findings(str(path))
     source = _normalised(text)
@@ -65,7 +216,7 @@ def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[R
 
 
 def may_be_default(path: str | Path) -> bool:
-    """Read the front matter alone; False only where it is in order and the page does not run by default."""
+    """Read the front matter only; return False if it is valid and does not set `default`."""
     found = Findings(str(path))
     head = _HEAD.match(_normalised(read_text(path)))
     header = _header(list(blocks(head.group() if head else "")), found)
@@ -117,10 +268,31 @@ def _phases(header: Header, cut: list[Section], variants: Variants, found: Findi
             report_outside(section, found)
             continue
         about = header.phases.get(section.name, PhaseHeader(section.line))
-        parts = [part for block in section.blocks if (part := _part(block, found)) is not None]
+        parts = list(_parts(section, found))
         beside_it = variants.blocks.get(section.name, [])
         earlier.append(build_phase(section, about, parts, beside_it, tuple(earlier), found))
         yield earlier[-1]
+
+
+def _parts(section: Section, found: Findings) -> Iterator[Part]:
+    """Read the blocks of a section; the paragraph under a check becomes its advice."""
+    for number, block in enumerate(section.blocks):
+        part = _part(block, found)
+        if isinstance(part, Check):
+            yield replace(part, advice=_advice(section.blocks[number + 1 :], found.path))
+        elif part is not None:
+            yield part
+
+
+def _advice(below: list[Block], path: str) -> Advice | None:
+    """Return the next paragraph, skipping evidence; a paragraph in bold introduces the next check."""
+    for block in below:
+        if isinstance(block, Prose) and not block.nested:
+            is_next = block.text.startswith(("**", "__"))
+            return None if is_next else Advice(" ".join(block.text.split()), f"{path}:{block.line}")
+        if not (isinstance(block, Fence) and "-- explains:" in block.content):
+            return None
+    return None
 
 
 def _part(block: Block, found: Findings) -> Part | None:

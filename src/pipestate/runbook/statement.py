@@ -1,19 +1,21 @@
-"""SQL as tokens: enough to count statements and to see words outside strings and comments.
+"""SQL tokens: count statements and find words outside strings and comments.
 
-The two engines read the same characters differently (dollar quotes, `E''`, nested comments, `[names]`),
-and a block that is one statement to the one could be two to the other. So every function takes the
-engine.
+The engines read some characters differently: dollar quotes, `E''`, nested comments, `[names]`.
+One statement for one engine could be two for the other, so every function takes the engine.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, NamedTuple
+
+from pipestate.runbook.model import DIALECTS
 
 Kind = Literal["word", "name", "string", "number", "symbol", "unclosed"]
 
-# To both engines every character beyond ASCII, even a no-break space, is a letter; so these say what is
-# not one, which also compiles faster than a class of a million characters.
+# Both engines treat every character beyond ASCII as a letter, even a no-break space. The patterns therefore
+# exclude the other characters, which also compiles faster than a class of a million characters.
 _LETTER = r"[^\x00-\x40\x5b-\x5e\x60\x7b-\x7f]"
 _INSIDE = r"[^\x00-\x23\x25-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7f]"
 _TAG = rf"(?:{_LETTER}(?:{_LETTER}|[0-9])*)?"
@@ -41,8 +43,8 @@ _PATTERNS = {
     engine: re.compile(rf"[ \t\n\r\f\v]*+ (?: {own} | {_COMMON} )", re.VERBOSE | re.DOTALL)
     for engine, own in (("postgresql", _POSTGRESQL), ("sqlite", _SQLITE))
 }
-_NESTED = {"postgresql": True, "sqlite": False}  # a comment may stand inside a comment
-# Where none of this stands, both engines see the same, and one scan serves both.
+_NESTED = {"postgresql": True, "sqlite": False}  # whether comments nest
+# SQL without these characters has the same tokens on both engines, so one scan serves both.
 _DIFFERENT = re.compile(r"[$`\[]|/\*|[eE]'|[uU]&")
 _KINDS: dict[str, Kind] = {
     "string": "string",
@@ -59,9 +61,9 @@ _KINDS: dict[str, Kind] = {
 
 
 class Token(NamedTuple):
-    """A piece of SQL that is neither space nor comment; `start` is its offset.
+    """A piece of SQL other than whitespace and comments; `start` is its offset.
 
-    A named tuple, because a page has ten thousands of them and lint should be quick.
+    It is a named tuple for speed: a runbook has tens of thousands of tokens.
     """
 
     kind: Kind
@@ -70,12 +72,12 @@ class Token(NamedTuple):
 
     @property
     def keyword(self) -> str:
-        """The word in capitals; nothing for what is not a bare word."""
+        """Return a bare word in capitals; the empty string for other tokens."""
         return self.text.upper() if self.kind == "word" else ""
 
     @property
     def identifier(self) -> str:
-        """The name in lower case, whether quoted or not; nothing for what is not a name."""
+        """Return a name in lower case, quoted or not; the empty string for other tokens."""
         if self.kind == "word":
             return self.text.lower()
         if self.kind != "name":
@@ -85,18 +87,18 @@ class Token(NamedTuple):
 
 
 def tokens(sql: str, dialect: str | None) -> list[Token]:
-    """What the engine sees; without an engine, what PostgreSQL sees."""
+    """Tokenize SQL for an engine; PostgreSQL is the default."""
     return list(_seen(sql, dialect if dialect in _PATTERNS and _DIFFERENT.search(sql) else "postgresql"))
 
 
 @lru_cache(maxsize=512)
 def _seen(sql: str, dialect: str) -> tuple[Token, ...]:
-    """Scan it once: every rule of the lint looks at the same blocks."""
+    """Cache the scan: every lint rule reads the same blocks."""
     return tuple(_scan(sql, dialect))
 
 
 def statements(tokens: list[Token]) -> list[list[Token]]:
-    """The statements between semicolons, empty ones left out."""
+    """Split the tokens at semicolons, and drop empty statements."""
     found: list[list[Token]] = [[]]
     for token in tokens:
         if token.text == ";":
@@ -107,7 +109,7 @@ def statements(tokens: list[Token]) -> list[list[Token]]:
 
 
 def without_semicolon(sql: str, dialect: str | None) -> str:
-    """The statement as written, without its end, so that it can stand inside another one."""
+    """Strip the final semicolon, so that the statement can be embedded in another one."""
     end = len(sql)
     for token in reversed(tokens(sql, dialect)):
         if token.text != ";":
@@ -133,10 +135,171 @@ def _scan(sql: str, dialect: str) -> Iterator[Token]:
 
 
 def _comment_end(sql: str, start: int, *, nested: bool) -> int | None:
-    """Where the comment ends, or None where it does not. PostgreSQL's comments nest, SQLite's do not."""
+    """Return the end of a comment, or None if it is unclosed. Comments nest on PostgreSQL only."""
     depth = 0
     for mark in re.compile(r"/\*|\*/").finditer(sql, start):
         depth += 1 if mark.group() == "/*" else -1
         if depth == 0 or (not nested and mark.group() == "*/"):
             return mark.end()
     return None
+
+
+# Check that a block is exactly one plain read.
+#
+# Lint filters; the read-only transaction and a role limited to SELECT guarantee. A READ ONLY transaction
+# still permits `pg_terminate_backend`, advisory locks, `COPY … TO PROGRAM`, and a second statement after a
+# COMMIT. Lint reports these to the author before a server runs them.
+
+
+READS = ("SELECT", "WITH", "VALUES", "TABLE")
+WRITES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+LOCKS = re.compile(r"\bFOR (UPDATE|SHARE|KEY SHARE|NO KEY UPDATE)\b")
+UNKNOWN = {("sqlite", "TABLE"): "SQLite has no TABLE statement: write SELECT * FROM"}
+ENGINES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
+
+# Functions that modify data, wait, reach outside the database, or run SQL passed as text.
+EFFECTS = re.compile(
+    r"""
+    nextval | setval | lo_\w+ | lowrite | set_config | setseed
+  | pg_(terminate|cancel)_backend | pg_(try_)?advisory_\w+ | pg_notify | pg_sleep\w*
+  | pg_switch_(wal|xlog) | pg_reload_conf | pg_rotate_logfile\w* | pg_promote | pg_log_\w+
+  | pg_wal_replay_(pause|resume) | pg_xlog_replay_\w+ | pg_(start|stop)_backup | pg_backup_(start|stop)
+  | pg_create_\w+ | pg_drop_\w+ | pg_copy_\w+ | pg_replication_\w+ | pg_logical_\w+ | pg_sync_\w+
+  | pg_export_snapshot | txid_current | pg_current_xact_id | pg_import_\w+
+  | pg_stat_(reset\w*|statements_reset|force_\w+) | pg_(restore|clear)_\w+_stats
+  | pg_read_(binary_)?file\w* | pg_stat_file | pg_ls_\w+ | pg_file_\w+ | pg_prewarm | autoprewarm_\w+
+  | brin_(de)?summarize_\w+ | gin_clean_pending_list | pg_truncate_visibility_map | heap_force_\w+
+  | pg_nextoid | pg_stop_making_pinned_objects | pg_extension_config_dump | binary_upgrade_\w+
+  | dblink\w* | query_to_xml\w* | cursor_to_xml\w* | ts_stat | ts_rewrite
+  | crosstab\w* | connectby | xpath_table
+  | load_extension | writefile | readfile | edit | eval | fts3_tokenizer
+    """,
+    re.VERBOSE,
+)
+
+Rule = Callable[[list[Token]], Iterator[str]]
+
+
+def objections(sql: str, dialect: str | None) -> list[str]:
+    """List the reasons why a block is more than one plain read, each with a fix.
+
+    A block without a dialect runs on both engines, so it must be a plain read on both.
+    """
+    if dialect in DIALECTS:
+        return list(dict.fromkeys(_objections(sql, dialect)))
+    heard = {engine: list(_objections(sql, engine)) for engine in DIALECTS}
+    told = dict.fromkeys(message for messages in heard.values() for message in messages)
+    return [message + _as_read_by(message, heard) for message in told]
+
+
+def explains(sql: str, dialect: str | None) -> bool:
+    """Tell whether the statement is an EXPLAIN; other statements cannot select from it."""
+    return next((token.keyword for token in tokens(sql, dialect)), "") == "EXPLAIN"
+
+
+def _as_read_by(message: str, heard: dict[str, list[str]]) -> str:
+    engines = [ENGINES[engine] for engine, messages in heard.items() if message in messages]
+    return "" if len(engines) == len(heard) else f" (as {engines[0]} reads it)"
+
+
+def _objections(sql: str, dialect: str) -> Iterator[str]:
+    seen = tokens(sql, dialect)
+    found = statements(seen)
+    if seen and seen[-1].kind == "unclosed":
+        yield f"a quote or a comment is never closed, from {seen[-1].text[:20]!r} on: close it"
+    elif not found:
+        yield "there is no SQL in the block: write the query below the directives"
+    elif len(found) > 1:
+        yield f"{len(found)} statements in one block: a block is exactly one, split it"
+    elif beginning := list(_begins_with_a_read(found[0], dialect)):
+        yield from beginning
+    else:
+        for rule in RULES:
+            yield from rule(found[0])
+
+
+def _begins_with_a_read(statement: list[Token], dialect: str) -> Iterator[str]:
+    first = statement[0].keyword
+    rest = _explained(statement) if first == "EXPLAIN" else statement
+    begin = next((token for token in rest if token.text != "("), None)
+    word = begin.keyword if begin else ""
+    if begin and begin.text == "\\":
+        return
+    if unknown := UNKNOWN.get((dialect, word)):
+        yield unknown
+    elif word not in READS:
+        yield f"begins with {_shown(statement[0], begin)}, not with a plain read: {_advice(first, word)}"
+
+
+def _explained(statement: list[Token]) -> list[Token]:
+    """Return the statement under an EXPLAIN without options; ANALYZE stays, because it runs the statement."""
+    rest = statement[1:]
+    if len(rest) > 1 and rest[0].text == "(" and rest[1].keyword not in READS and rest[1].text != "(":
+        end = next((index for index, token in enumerate(rest) if token.text == ")"), len(rest))
+        runs = [token for token in rest[:end] if token.identifier in ("analyze", "analyse")]
+        return runs or rest[end + 1 :]
+    while rest and rest[0].keyword in ("VERBOSE", "QUERY", "PLAN"):
+        rest = rest[1:]
+    return rest
+
+
+def _shown(first: Token, begin: Token | None) -> str:
+    if begin is None or begin is first or first.keyword != "EXPLAIN":
+        return (begin or first).text
+    return f"EXPLAIN {begin.text}"
+
+
+def _advice(first: str, word: str) -> str:
+    if word == "PRAGMA":
+        return "read it as a table, SELECT … FROM pragma_table_info('orders')"
+    if first == "EXPLAIN":
+        return "EXPLAIN a SELECT, and without ANALYZE, which runs it"
+    return "begin with SELECT, WITH or VALUES"
+
+
+def _does_not_write(statement: list[Token]) -> Iterator[str]:
+    if LOCKS.search(" ".join(token.keyword or "?" for token in statement)):
+        yield "locks rows with FOR UPDATE or FOR SHARE, which is a write: take the clause out"
+        return
+    words = dict.fromkeys(_keywords(statement[1:], statement[0]))
+    writes = [word for word in words if word in WRITES]
+    for word in writes:
+        yield f"holds {word}, and a check only reads: take it out (a column of that name goes in quotes)"
+    if "INTO" in words and not writes:
+        yield "writes INTO a table: a check only reads, take INTO out"
+
+
+def _keywords(statement: list[Token], before: Token) -> Iterator[str]:
+    """Yield the bare words, except names after a dot."""
+    for token in statement:
+        if before.text != ".":
+            yield token.keyword
+        before = token
+
+
+def _calls_nothing_with_effects(statement: list[Token]) -> Iterator[str]:
+    for name, after in pairwise(statement):
+        if after.text == "(" and EFFECTS.fullmatch(name.identifier):
+            yield f"calls {name.identifier}(), which does more than read: take the call out"
+
+
+def _has_no_backslash(statement: list[Token]) -> Iterator[str]:
+    if any(token.text == "\\" for token in statement):
+        yield "a backslash outside quotes begins a psql command: a block is SQL alone, take it out"
+
+
+def _hides_nothing(statement: list[Token]) -> Iterator[str]:
+    """Refuse two forms that hide their meaning from a check of words."""
+    if any(token.kind == "name" and token.text[0] in "uU" for token in statement):
+        yield 'a name in U&"…" hides what it is: write the name plainly'
+    for one, other in pairwise(statement):
+        if one.text[:2] in ("E'", "e'") and other.kind == "string":
+            yield "a string goes on after E'…', and its backslashes with it: write one string"
+
+
+RULES: tuple[Rule, ...] = (
+    _does_not_write,
+    _calls_nothing_with_effects,
+    _has_no_backslash,
+    _hides_nothing,
+)

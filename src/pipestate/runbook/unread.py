@@ -1,49 +1,92 @@
-"""What a reader may take for a part of the runbook but what would never run, or what nobody would see."""
+"""Report ignored lines that look like parts of the runbook, and parts outside any phase."""
 
 import re
+from collections.abc import Iterator
 
+from pipestate.runbook.again import FORM as AGAIN
 from pipestate.runbook.again import is_again
-from pipestate.runbook.directives import KNOWN, has_directives, mentions_directives
-from pipestate.runbook.finding import Findings
-from pipestate.runbook.markdown import AgainItem, Block, Fence, Task, Unread
-from pipestate.runbook.sections import Section
-from pipestate.runbook.signoff import is_signoff
-
-# Fences that people write instead of `sql`, besides whatever else has those letters in its name (`sql+jinja`, `mysql`);
-# other languages are prose whatever they hold.
-ALMOST_SQL = ("", "postgres", "sqlite", "sqlite3")
+from pipestate.runbook.block import FORM as SIGNOFF
+from pipestate.runbook.block import is_signoff
+from pipestate.runbook.directives import almost_directive, has_directives, is_directive, mentions_directives
+from pipestate.runbook.frontmatter import Section
+from pipestate.runbook.markdown import AgainItem, Block, Fence, Prose, Task, Unread
+from pipestate.runbook.model import Findings
 
 MOVE_IT = "move it below a `## Phase:` heading"
 
-_HIDDEN = re.compile(r"^\s*(?:<!--\s*)?(##\s+Phase:|[-*+]\s+\[[ xX]\]\s+`|[-*+]\s+again:)", re.MULTILINE)
-
-# What editors make of `--`, and other languages' comments, before a directive.
-_DASHED = re.compile(rf"^\s*([–—―−#]+|//)\s*(?:{'|'.join(KNOWN)})\s*:", re.MULTILINE)
+_HEADING = re.compile(r"[ \t]*(?:<!--)?[ \t]*##[ \t]+Phase:")
+_TAGS = re.compile(r"<[^<>]*>")
+# A check box in any form, or the `id` (24h) after one; an `again` with an address.
+_BOXED = re.compile(
+    r"[^\w\[\\(`☐☑✅［]*(?:\\?[\[［]\s*\\?[\]］]|[☐☑✅]|(?:\[\W?[xX✓✔-]\W?\]|\(\s?[xX]?\s?\))[\s*_]*`)"
+)
+_SIGNED = re.compile(r"[^\w`]*(?:[xX][^\w`]+)?`[^`]*`\s*\(\s*[0-9]+\s*[mhd]\s*[,)]")
+_AGAIN = re.compile(r"\W*again\b\W*`[^`/]+/[^`/]+`", re.IGNORECASE)
+_INPUT = re.compile(r"<input\b[^<>]*checkbox", re.IGNORECASE)
+_KIND = re.compile(r"\b(?:check|require|explains|view|backfill)\b", re.IGNORECASE)
+_BEHIND = re.compile(r";[ \t]*(--.*)")
+_DASHES = re.compile(r"[ \t]*(?:<!)?--+|[ \t]*[\u2010-\u2015\u2212]")
 
 
 def report_hidden(block: Block, found: Findings) -> None:
-    if isinstance(block, Unread) and (mentions_directives(block.content) or _HIDDEN.search(block.content)):
-        found.add(
-            block.line,
-            "raw HTML or indented code holds what looks like a part of the runbook and is not read: "
-            "take it out, or write it as a fence, a heading or a list with a blank line before it",
-        )
-    if isinstance(block, Fence) and _is_almost_sql(block.language) and has_directives(block.content):
-        found.add(block.line, f"a check stands in a fence ```{block.language}: write ```sql, no other runs")
-    if isinstance(block, Fence) and block.language == "sql" and (found_line := _DASHED.search(block.content)):
-        found.add(
-            block.line + 1 + block.content.count("\n", 0, found_line.start(1)),
-            f"`{found_line[1]}` is no comment of SQL, so this line is not read: write `--`",
-        )
-    if isinstance(block, Fence) and not block.closed:
-        found.add(block.line, "this fence is never closed: end it with a line of the same marks")
+    """Report text that a reader would mistake for a part of the runbook."""
+    if isinstance(block, Fence):
+        _report_fence(block, found)
+    elif isinstance(block, Prose):
+        for number, line in enumerate(block.text.split("\n")):
+            if what := _unread(line):
+                found.add(block.line + number, what)
+    elif isinstance(block, Unread):
+        lines = block.content.split("\n")
+        if mentions_directives(block.content) or any(_HEADING.match(line) or _unread(line) for line in lines):
+            found.add(
+                block.line,
+                "raw HTML or indented code holds what looks like a part of the runbook and is not read: "
+                "take it out, or write it as a fence, a heading or a list with a blank line before it",
+            )
 
 
-def _is_almost_sql(language: str) -> bool:
-    return language in ALMOST_SQL or (language != "sql" and "sql" in language)
+def _report_fence(fence: Fence, found: Findings) -> None:
+    if fence.language == "sql":
+        for number, what in _almost_in(fence.content):
+            found.add(fence.line + 1 + number, what)
+    elif has_directives(fence.content):
+        found.add(fence.line, f"a check stands in a fence ```{fence.language}: write ```sql, no other runs")
+    if not fence.closed:
+        found.add(fence.line, "this fence is never closed: end it with a line of the same marks")
+
+
+def _almost_in(content: str) -> Iterator[tuple[int, str]]:
+    """Find the lines of a block that are almost directives, including lines in comments."""
+    in_comment, is_read = False, has_directives(content)
+    for number, line in enumerate(content.split("\n")):
+        if is_read and is_directive(line):
+            continue  # `read_directives` reports unknown directives
+        if what := almost_directive(line, in_comment=in_comment):
+            yield number, what
+        elif (behind := _BEHIND.search(line)) and mentions_directives(behind[1]):
+            yield number, f"`{behind[1]}` stands behind SQL: directives go to the top of the block"
+        in_comment = "*/" not in line and (in_comment or "/*" in line)
+
+
+def _unread(line: str) -> str | None:
+    """Explain why a line outside fences is ignored although it resembles a part."""
+    text = _TAGS.sub(" ", line.replace("<!--", "").replace("-->", ""))
+    if _AGAIN.match(text):
+        return f"`again:` is not read here: write `{AGAIN}`"
+    if _BOXED.match(text) or _SIGNED.match(text) or _INPUT.search(line):
+        return f"this looks like a sign-off and is none: write `{SIGNOFF}`"
+    if (
+        _DASHES.match(line)
+        and _KIND.search(line)
+        and (mentions_directives(f"-- {text.strip(' -')}") or almost_directive(line))
+    ):
+        return "a directive is read only at the top of a fence: write it below ```sql"
+    return None
 
 
 def report_outside(section: Section, found: Findings) -> None:
+    """Report the parts outside any phase."""
     for block in section.blocks:
         report_hidden(block, found)
         if _is_part(block):

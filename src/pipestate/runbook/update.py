@@ -1,23 +1,26 @@
-"""The statement of a backfill: one UPDATE of its table, over a range of its key that psql's variables name.
+"""Statement of a backfill, over a range of its table's key given by psql variables.
 
     UPDATE orders SET state = 'new' WHERE id BETWEEN :first AND :last AND state IS NULL
 
-The range is found by its tokens, so that a batch's keys can take the place of the variables, and so that the same
-conditions without the range tell how many rows are left.
+    INSERT INTO lines (order_id) SELECT id FROM orders o
+    WHERE id BETWEEN :first AND :last AND NOT EXISTS (SELECT FROM lines WHERE order_id = o.id)
+
+The range is found by its tokens. Batch keys replace the variables in it; without the range, the same
+conditions count the remaining rows.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipestate.runbook.model import Backfill
-from pipestate.runbook.statement import Token, tokens
+from pipestate.runbook.statement import Token, statements, tokens
 
 FIRST, LAST = "first", "last"
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`:first` or `:'first'`, which is the token at `index` behind its colon; `start` and `end` are offsets."""
+    """A variable `:first` or `:'first'`: the token at `index` after its colon; `start` and `end` are offsets."""
 
     name: str
     index: int
@@ -27,7 +30,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`orders.id BETWEEN :first AND :last`, or half of it as a comparison: tokens from `begin` up to `stop`."""
+    """A range `orders.id BETWEEN :first AND :last`, or one comparison of it: tokens `begin` up to `stop`."""
 
     column: tuple[str, ...]
     sides: frozenset[str]
@@ -37,16 +40,26 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An UPDATE taken apart at its own SET, FROM and WHERE, whose tokens these are the indexes of."""
+    """An UPDATE split at its top-level SET, FROM and WHERE; the fields are token indexes.
+
+    For an INSERT … SELECT, `set_` is its SELECT and `end` its ON CONFLICT. `walked` holds the tokens of the table
+    with the range key: the table of the UPDATE, or the first table of the SELECT.
+    """
 
     seen: tuple[Token, ...]
     depths: tuple[int, ...]
     set_: int
     from_: int | None
     where: int
+    end: int = 0
+    walked: tuple[Token, ...] = ()
+
+    @property
+    def inserts(self) -> bool:
+        return self.seen[0].keyword == "INSERT"
 
     def top(self, *keywords: str, after: int = 0) -> int | None:
-        """Find the first of these words, behind a token, that belongs to no subquery."""
+        """Find the first of these keywords after a token, outside subqueries."""
         for index in range(after, len(self.seen)):
             is_name = index > 0 and self.seen[index - 1].text == "."
             if self.depths[index] == 0 and self.seen[index].keyword in keywords and not is_name:
@@ -55,7 +68,7 @@ class Update:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Read `orders` or `sales."Order Lines"` as names, exactly as the server would; none where it is neither.
+    """Read `orders` or `sales."Order Lines"` as names like the server; return () for other text.
 
     >>> names('Sales."Order Lines"'), names("orders, lines")
     (('sales', 'Order Lines'), ())
@@ -68,7 +81,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def variables(seen: Sequence[Token]) -> list[Variable]:
-    """Find psql's variables; a cast `::text` is none."""
+    """Find psql variables, and skip casts such as `::text`."""
     found = []
     for index in range(1, len(seen)):
         colon, token = seen[index - 1], seen[index]
@@ -81,29 +94,39 @@ def variables(seen: Sequence[Token]) -> list[Variable]:
 
 
 def bounds(seen: Sequence[Token]) -> list[Bound]:
-    """Find every range that the variables stand in, in whatever part of the statement."""
+    """Find every range that uses the variables, in any part of the statement."""
     found = [_bound(seen, variable) for variable in variables(seen)]
     return [bound for bound in found if bound is not None]
 
 
 def take_apart(sql: str, dialect: str | None) -> Update | None:
-    """Find the parts of an UPDATE; None where it is none, or has no WHERE."""
+    """Split an UPDATE or INSERT … SELECT; return None for any other form or a missing WHERE."""
     seen = tuple(tokens(sql, dialect))
     update = Update(seen, tuple(_depths(seen)), 0, None, 0)
-    if not seen or seen[0].keyword != "UPDATE":
+    if not seen or seen[0].keyword not in ("UPDATE", "INSERT"):
         return None
-    set_ = update.top("SET")
+    set_ = update.top("SET" if seen[0].keyword == "UPDATE" else "SELECT")
     where = update.top("WHERE", after=set_ or 0)
     if set_ is None or where is None:
         return None
     from_ = update.top("FROM", after=set_)
     while from_ is not None and from_ < where and seen[from_ - 1].keyword == "DISTINCT":
         from_ = update.top("FROM", after=from_ + 1)  # IS DISTINCT FROM
-    return Update(seen, update.depths, set_, from_ if from_ is not None and from_ < where else None, where)
+    if from_ is not None and from_ > where:
+        from_ = None
+    if seen[0].keyword == "UPDATE":
+        return Update(seen, update.depths, set_, from_, where, len(seen), seen[1:set_])
+    if from_ is None:
+        return None
+    stops = [
+        index for index in range(from_ + 1, where) if update.depths[index] == 0 and _ends_table(seen[index])
+    ]
+    end = update.top("ON", after=where) or len(seen)
+    return Update(seen, update.depths, set_, from_, where, end, seen[from_ + 1 : (*stops, where)[0]])
 
 
 def with_range(sql: str, dialect: str | None, first: str, last: str) -> str:
-    """Put a batch's smallest and largest key, which are SQL expressions, in the place of the variables.
+    """Replace the variables with a batch's smallest and largest key, given as SQL expressions.
 
     >>> with_range("UPDATE t SET n = 1 WHERE id BETWEEN :first AND :last AND n = 0", None, "1", "9")
     'UPDATE t SET n = 1 WHERE id BETWEEN 1 AND 9 AND n = 0'
@@ -115,7 +138,7 @@ def with_range(sql: str, dialect: str | None, first: str, last: str) -> str:
 
 
 def without_range(sql: str, dialect: str | None) -> str:
-    """Put `true` in the place of every range: the statement is about all rows then.
+    """Replace every range with `true`, so that the statement covers all rows.
 
     >>> without_range("UPDATE t SET n = 1 WHERE id BETWEEN :first AND :last AND n = 0", None)
     'UPDATE t SET n = 1 WHERE true AND n = 0'
@@ -128,10 +151,13 @@ def without_range(sql: str, dialect: str | None) -> str:
 
 
 def matching(backfill: Backfill) -> str:
-    """Write `FROM … WHERE …` for the rows that the statement would update, with its range still in it."""
+    """Write `FROM … WHERE …` for the rows that the statement would update or insert, including its range."""
     sql, update = backfill.sql, take_apart(backfill.sql, backfill.dialect)
     assert update is not None, "lint has seen it"
     seen = update.seen
+    if update.inserts and update.from_ is not None:
+        stop = seen[update.end].start if update.end < len(seen) else len(sql)
+        return sql[seen[update.from_].start : stop].rstrip()
     target = sql[seen[1].start : seen[update.set_].start].strip()
     others = ""
     if update.from_ is not None:
@@ -139,24 +165,30 @@ def matching(backfill: Backfill) -> str:
     return f"FROM {target}{others}\n{sql[seen[update.where].start :]}"
 
 
-def rows_of(backfill: Backfill) -> str:
-    """Write the expression that counts the rows of `matching`: a join may find one of them several times."""
+def count_of(backfill: Backfill, rows: str, row: Sequence[str]) -> str:
+    """Write the query that counts the rows of `matching`, each once even if a join repeats it.
+
+    `row` names the columns that identify a row.
+    """
     update = take_apart(backfill.sql, backfill.dialect)
-    if update is None or update.from_ is None:
-        return "count(*)"
-    return f"count(DISTINCT {key_of(backfill, update)})"
+    if update is None or update.from_ is None or update.inserts:
+        return f"SELECT count(*) {rows}"
+    columns = ", ".join(of_target(backfill, column) for column in row)
+    return f"SELECT count(*) FROM (SELECT DISTINCT {columns} {rows}\n) AS found"
 
 
-def key_of(backfill: Backfill, update: Update | None = None) -> str:
-    """Write the key with what it must be called by in the statement: an alias, or the table's name."""
-    update = update or take_apart(backfill.sql, backfill.dialect)
+def of_target(backfill: Backfill, column: str) -> str:
+    """Qualify a column of the walked table with its alias in the statement, or its name."""
+    update = take_apart(backfill.sql, backfill.dialect)
     assert update is not None, "lint has seen it"
-    words = [token for token in update.seen[1 : update.set_] if token.identifier]
-    return f"{words[-1].text}.{backfill.key}"
+    words = [token for token in update.walked if token.identifier]
+    return f"{words[-1].text}.{column}"
 
 
 def assigned(update: Update) -> list[str]:
-    """List the columns that are set."""
+    """List the columns that an UPDATE sets; an INSERT changes no existing row."""
+    if update.inserts:
+        return []
     end = update.from_ or update.where
     found = []
     for index in range(update.set_ + 1, end - 1):
@@ -169,8 +201,8 @@ def assigned(update: Update) -> list[str]:
 
 
 def target_names(update: Update) -> list[tuple[str, ...]]:
-    """List what a column of the target may be called by: its alias, else the table with and without its schema."""
-    words = [token for token in update.seen[1 : update.set_] if token.keyword not in ("ONLY", "AS")]
+    """List the valid qualifiers for a column of the walked table: its alias, else its name and schema."""
+    words = [token for token in update.walked if token.keyword not in ("ONLY", "AS")]
     path = [
         token.identifier for index, token in enumerate(words) if index == 0 or words[index - 1].text == "."
     ]
@@ -181,8 +213,29 @@ def target_names(update: Update) -> list[tuple[str, ...]]:
 
 
 def table_of(update: Update) -> tuple[str, ...]:
-    """Name the table that is updated, as it is written there."""
-    words = [token for token in update.seen[1 : update.set_] if token.keyword != "ONLY"]
+    """Name the walked table as the statement writes it."""
+    return _table(update.walked)
+
+
+def inserted_table(update: Update) -> tuple[str, ...]:
+    """Name the table that an INSERT writes, as the statement writes it."""
+    return _table(update.seen[2 : update.set_]) if update.inserts else ()
+
+
+def _ends_table(token: Token) -> bool:
+    return token.text == "," or token.keyword in (
+        "JOIN",
+        "LEFT",
+        "RIGHT",
+        "FULL",
+        "INNER",
+        "CROSS",
+        "NATURAL",
+    )
+
+
+def _table(found: Sequence[Token]) -> tuple[str, ...]:
+    words = [token for token in found if token.keyword != "ONLY"]
     text = ""
     for index, token in enumerate(words):
         if index and words[index - 1].text != "." and token.text != ".":
@@ -199,7 +252,7 @@ def _name(token: Token) -> str:
 
 
 def _depths(seen: Sequence[Token]) -> Iterator[int]:
-    """Count, for each token, the parentheses and the CASEs that it stands in."""
+    """Count the parentheses and CASEs that enclose each token."""
     depth, before = 0, ""
     for token in seen:
         keyword = token.keyword if before != "." else ""
@@ -210,7 +263,7 @@ def _depths(seen: Sequence[Token]) -> Iterator[int]:
 
 
 def _bound(seen: Sequence[Token], variable: Variable) -> Bound | None:
-    """Read the comparison in which a variable stands; that of `AND :last` belongs to its BETWEEN."""
+    """Read the comparison that contains a variable; `AND :last` belongs to its BETWEEN."""
     colon = variable.index - 1
     before = seen[colon - 1].keyword or seen[colon - 1].text if colon else ""
     if before == "BETWEEN" and variable.name == FIRST:
@@ -230,3 +283,97 @@ def _compared(seen: Sequence[Token], last: int, sides: frozenset[str], stop: int
         begin -= 2
     column = tuple(token.identifier for token in seen[begin : last + 1 : 2])
     return Bound(column, sides, begin, stop) if last >= 0 and all(column) else None
+
+
+# Faults of a backfill's statement, each with a fix.
+
+# With these clauses, the rows of a batch would differ from the rows of its range.
+OF_A_SELECT = ("GROUP", "HAVING", "UNION", "INTERSECT", "EXCEPT", "ORDER", "OFFSET", "FETCH", "WINDOW")
+
+
+def update_faults(backfill: Backfill) -> Iterator[str]:
+    """List the reasons why this is not one UPDATE or INSERT … SELECT over a range of its table's key."""
+    seen = tokens(backfill.sql, backfill.dialect)
+    found = statements(seen)
+    if seen and seen[-1].kind == "unclosed":
+        yield f"a quote or a comment is never closed, from {seen[-1].text[:20]!r} on: close it"
+    elif not found:
+        yield "there is no SQL in the block: write the UPDATE below the directives"
+    elif len(found) > 1:
+        yield f"{len(found)} statements in one block: a backfill is exactly one, split it"
+    elif seen[0].keyword not in ("UPDATE", "INSERT"):
+        yield (
+            f"begins with {seen[0].text}: a backfill is an UPDATE or an INSERT … SELECT (what it needs besides stands "
+            "in its FROM)"
+        )
+    elif any(token.text == "\\" for token in seen):
+        yield "a backslash outside quotes begins a psql command: a block is SQL alone, take it out"
+    elif (update := take_apart(backfill.sql, backfill.dialect)) is None:
+        if seen[0].keyword == "INSERT" and not any(token.keyword == "SELECT" for token in seen):
+            yield "inserts rows that it does not read: write INSERT … SELECT … FROM the table of `-- table:`"
+        else:
+            yield f"has no WHERE: write `WHERE {backfill.key} BETWEEN :first AND :last AND …`"
+    else:
+        yield from _of_its_parts(backfill, update)
+
+
+def _of_its_parts(backfill: Backfill, update: Update) -> Iterator[str]:
+    if _lower(table_of(update)) != _lower(names(backfill.table)):
+        written = ".".join(table_of(update)) or update.seen[1].text
+        does = "reads" if update.inserts else "updates"
+        yield f"{does} {written}, and `-- table:` says {backfill.table}: make them the same"
+    if update.inserts and _lower(inserted_table(update)) == _lower(names(backfill.table)):
+        yield f"inserts into {backfill.table}, by whose ranges it goes: it would read its own rows"
+    if _lower(names(backfill.key)) in [(column,) for column in assigned(update)]:
+        yield f"sets {backfill.key}, by whose ranges it goes: rows would move from one range to the next"
+    for word in ("RETURNING", "LIMIT", *(OF_A_SELECT if update.inserts else ())):
+        if update.top(word, after=update.where) is not None:
+            yield f"has a {word}, and a batch takes all rows of its range and returns none: take it out"
+    if update.top("OR", after=update.where) is not None:
+        yield "has an OR beside the range, which would reach rows outside of it: put that part into parentheses"
+    else:
+        yield from _of_its_range(backfill, update)
+
+
+def _of_its_range(backfill: Backfill, update: Update) -> Iterator[str]:
+    ranges = bounds(update.seen)
+    strange = [each.name for each in variables(update.seen) if each.name not in (FIRST, LAST)]
+    if strange:
+        yield f"uses :{strange[0]}, which nothing sets: the variables of a backfill are :first and :last"
+        return
+    loose = [
+        each.name
+        for each in variables(update.seen)
+        if not any(bound.begin <= each.index < bound.stop for bound in ranges)
+    ]
+    if loose:
+        yield (
+            f"uses :{loose[0]} outside of a range: it stands in `{backfill.key} BETWEEN :first AND :last`, and "
+            "nowhere else"
+        )
+        return
+    own = [bound for bound in ranges if _is_on_key(bound, backfill, update)]
+    if frozenset().union(*(bound.sides for bound in own)) != {FIRST, LAST}:
+        yield (
+            f"does not use the range: its WHERE must begin a condition with `{backfill.key} BETWEEN :first AND "
+            ":last`, joined to the others by AND"
+        )
+    elif sum(bound.stop - bound.begin for bound in own) + len(own) >= update.end - update.where:
+        yield (
+            "has no condition beside the range, so nothing tells which rows are done, and it would never end: add "
+            "one, as `AND state IS NULL`"
+        )
+
+
+def _is_on_key(bound: Bound, backfill: Backfill, update: Update) -> bool:
+    """Tell whether a range limits the updated rows: on the key, in the WHERE itself, joined by AND."""
+    (key,) = _lower(names(backfill.key)) or ("",)
+    at_top = bound.begin > update.where and update.depths[bound.begin] == 0
+    before = update.seen[bound.begin - 1].keyword
+    after = update.seen[bound.stop].keyword if bound.stop < update.end else "AND"
+    named = bound.column[-1] == key and bound.column[:-1] in target_names(update)
+    return at_top and named and before in ("WHERE", "AND") and after == "AND"
+
+
+def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in path)

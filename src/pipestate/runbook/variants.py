@@ -1,14 +1,13 @@
-"""The SQLite variants beside a page: read, and joined with the page's blocks of the same phase and id."""
+"""SQLite variants of a runbook: read them, and join them with blocks of the same phase and id."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from pipestate.runbook.again import Again
 from pipestate.runbook.block import BlockFile, read_block
-from pipestate.runbook.finding import Findings
+from pipestate.runbook.frontmatter import sections
 from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
-from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, SignOff, View
-from pipestate.runbook.sections import sections
+from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, Findings, SignOff, View
 from pipestate.runbook.unread import report_hidden, report_outside
 
 Part = Check | Evidence | View | Backfill | SignOff | Again
@@ -18,14 +17,14 @@ KINDS = {Check: "check", View: "view", Backfill: "backfill"}
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """What stands beside a page, by phase; `lines` are those of the phases' headings."""
+    """The variants of a runbook by phase; `lines` holds the lines of the phase headings."""
 
     blocks: dict[str, list[Variant]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
 
 
 def read_variants(source: str, file: BlockFile, found: Findings) -> Variants:
-    """Read the blocks of a file beside a page, and report to `found` what is wrong with them."""
+    """Read the blocks of a variants file, and report their faults to `found`."""
     parts = list(blocks(source))
     for part in parts:
         if isinstance(part, FrontMatter):
@@ -57,7 +56,7 @@ def report_other_phases(variants: Variants, phases: list[str], page: str, found:
 
 
 def join(parts: list[Part], variants: list[Variant], page: str, found: Findings) -> list[Part]:
-    """Put each variant behind its part of the page; evidence for SQLite comes last."""
+    """Insert each variant after its part of the runbook; evidence for SQLite comes last."""
     joined: list[Part] = []
     used: set[int] = set()
     for part in parts:
@@ -81,7 +80,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
 def _completed(
     part: Check | View | Backfill, variant: Variant, page: str, found: Findings
 ) -> Check | View | Backfill:
-    """Give a variant what the page says of both: its line, level, revisions, window and criterion."""
+    """Copy line, level, revisions, window and criterion from the runbook to a variant."""
     if isinstance(part, View | Backfill):
         return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block)
     assert isinstance(part, Check)
@@ -104,7 +103,7 @@ def _completed(
 
 
 def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) -> str:
-    """Say why a variant has nothing on the page that it is a variant of."""
+    """Explain why the runbook has no block for this variant."""
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
             return (

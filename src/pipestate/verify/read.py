@@ -1,35 +1,116 @@
-"""Reading the result of one query: the first rows, and how many there are, in bounded memory.
+"""The result of one query: its first rows and the number of all, read in bounded memory.
 
-How each engine does that is in the modules of their names; here is what an error means.
+On PostgreSQL the query runs inside `WITH … AS MATERIALIZED`, under a LIMIT. The server plans it as it stands, with
+parallel workers, and stops after the rows that are shown. If there are more, a second query counts them. SQLite's
+rows are counted while they are read.
 """
 
 import re
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, DBAPIError
 
-from pipestate.drivers import message, sqlstate
-from pipestate.verify.engine import engine_of
-from pipestate.verify.missing import explain_missing_ledger
-from pipestate.verify.rows import QueryFailed
-from pipestate.verify.values import QueryResult
+from pipestate.database import connections as db
+from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
+from pipestate.database.engines import engine_of
+from pipestate.database.interrupt import is_stopped
+from pipestate.runbook.rules import ledger_names
+from pipestate.runbook.statement import explains
+from pipestate.verify.ledger_owner import MESSAGE, foreign_owner_query, reads_ledger
+from pipestate.verify.select import explain_missing_ledger
+from pipestate.verify.values import QueryFailed, QueryResult
 
 MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
 TOO_WIDE = "what the query returned does not fit into memory: have it return fewer or shorter values, as left(x, 200)"
+CHUNK = 1000
+
+SET = "SAVEPOINT pipestate_check"
+UNDO = "ROLLBACK TO SAVEPOINT pipestate_check"
+RELEASE = "RELEASE SAVEPOINT pipestate_check"
+
+_FIRST = "WITH pipestate_rows AS MATERIALIZED (\n{sql}\n) SELECT * FROM pipestate_rows LIMIT {most}"
+_COUNT = "SELECT count(*) FROM (\n{sql}\n) AS pipestate_rows"
+
+Found = CursorResult[tuple[object, ...]]
 
 
-def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> QueryResult:
+@dataclass(slots=True)
+class HeldSavepoint:
+    """One savepoint for many reads; `trusted` once the ledger's owner has been read and is trusted."""
+
+    trusted: bool = False
+
+
+@contextmanager
+def fence(connection: Connection) -> Iterator[HeldSavepoint | None]:
+    """Keep one savepoint for many reads, for a driver that takes several statements in one message.
+
+    Each read begins by rolling back to it, in the message that brings its query. So errors and changed settings
+    end before the next read, at a third of the messages.
+    """
+    if connection.dialect.driver != "psycopg2":
+        yield None
+        return
+    connection.exec_driver_sql(SET)
+    try:
+        yield HeldSavepoint()
+    finally:
+        if not connection.invalidated:
+            db.send(connection, UNDO, RELEASE)
+
+
+@contextmanager
+def guarded(connection: Connection, timeout_s: float, behind: HeldSavepoint | None = None) -> Iterator[str]:
+    """Give a query a deadline and, on PostgreSQL, a savepoint: after an error the server refuses everything else.
+
+    Yields the beginning of the query's message: empty, or behind a fence the rollback to its savepoint.
+    """
+    if engine_of(connection).IS_FILE:
+        end = time.monotonic() + timeout_s
+        on_sqlite(
+            connection,
+            lambda driver: driver.set_progress_handler(
+                lambda: time.monotonic() > end or is_stopped(), 10_000
+            ),
+        )
+        yield ""
+        return
+    limit = f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
+    if behind is not None:
+        yield f"{UNDO}; {limit}; "
+        return
+    db.send(connection, SET, limit)
+    try:
+        yield ""
+    finally:
+        if not connection.invalidated:
+            db.send(connection, UNDO, RELEASE)
+
+
+def read(
+    connection: Connection, sql: str, timeout_s: float, *, most: int, behind: HeldSavepoint | None = None
+) -> QueryResult:
     """Run the SQL of a block; return its first rows and the number of all.
 
-    Raises QueryFailed where it fails, takes too long, returns what Python cannot hold, or would read a ledger that
-    a stranger has made. A connection that is lost is not the query's fault, and raises what the driver did.
+    Raises QueryFailed if it fails, takes too long, returns a value that Python cannot hold, or reads the ledger of an
+    untrusted role. A lost connection raises the driver's error.
     """
-    engine, began = engine_of(connection), time.monotonic()
-    with engine.guarded(connection, timeout_s) as first:
+    began = time.monotonic()
+    with guarded(connection, timeout_s, behind) as first:
         try:
-            return engine.read_rows(connection, first, sql, most)
+            if engine_of(connection).IS_FILE:
+                return _counted_here(_execute(connection, ledger_names(sql)), most)
+            if reads_ledger(sql) and not (behind and behind.trusted):
+                _refuse_foreign_owner(connection, first)
+                if behind:
+                    behind.trusted = True
+            if explains(sql, "postgresql"):
+                return _counted_here(_execute(connection, first + sql), most)
+            return _counted_there(connection, first, sql, most)
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
@@ -41,25 +122,15 @@ def read(connection: Connection, sql: str, timeout_s: float, *, most: int) -> Qu
             raise QueryFailed(_unreadable(why)) from error
 
 
-def fence(connection: Connection) -> AbstractContextManager[None]:
-    """Keep one savepoint for many reads, where the engine and its driver can."""
-    return engine_of(connection).fence(connection)
-
-
-def guarded(connection: Connection, timeout_s: float) -> AbstractContextManager[str]:
-    """Give the queries that follow a deadline of their own; yields what their message begins with."""
-    return engine_of(connection).guarded(connection, timeout_s)
-
-
 def explain(error: DBAPIError, timeout_s: float, after_s: float | None = None) -> str:
-    """Say in one sentence why a query gave no answer; `after_s` is how long it ran."""
+    """Say in one sentence why a query failed; `after_s` is how long it ran."""
     text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
         if after_s is not None and after_s < timeout_s:
             return f"was cancelled by somebody after {after_s:.1f} of its {timeout_s:g} s: ask again"
         return f"took longer than {timeout_s:g} s: make the query faster, or give it more time ({MORE_TIME})"
     if code is None and isinstance(error, DataError):  # psycopg 3, of a time that Python does not have
-        return _unreadable(message(error))
+        return _unreadable(text)
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
     return explain_missing_ledger(" ".join(kept.split()), code)
 
@@ -69,3 +140,38 @@ def _unreadable(why: str) -> str:
         f"the query returned a value that cannot be read ({' '.join(why.split())}): "
         "have it return text there, as CAST(x AS text), or another column"
     )
+
+
+def _refuse_foreign_owner(connection: Connection, first: str) -> None:
+    found = _execute(connection, first + foreign_owner_query()).first()
+    if found is not None:
+        raise QueryFailed(MESSAGE % tuple(found))
+
+
+def _execute(connection: Connection, sql: str) -> Found:
+    """Run a query exactly as it is written."""
+    return connection.exec_driver_sql(
+        planned_anew(connection, sql), execution_options={"no_parameters": True}
+    )
+
+
+def _counted_here(found: Found, most: int) -> QueryResult:
+    """Count the rows while they are read, and keep the first."""
+    columns, as_tuple = tuple(found.keys()), rows_of(found)
+    rows = [as_tuple(row) for row in found.fetchmany(most)]
+    total = len(rows)
+    while more := len(found.fetchmany(CHUNK)):
+        total += more
+    found.close()
+    return QueryResult(columns, tuple(rows), total)
+
+
+def _counted_there(connection: Connection, first: str, sql: str, most: int) -> QueryResult:
+    """Read one row more than is shown: if it exists, the server counts all rows."""
+    found = _execute(connection, first + _FIRST.format(sql=sql, most=most + 1))
+    columns, as_tuple = tuple(found.keys()), rows_of(found)
+    rows = [as_tuple(row) for row in found.fetchall()]
+    total = len(rows)
+    if total > most:
+        total = max(total, int(str(_execute(connection, _COUNT.format(sql=sql)).scalar_one())))
+    return QueryResult(columns, tuple(rows[:most]), total)

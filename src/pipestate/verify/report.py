@@ -1,16 +1,66 @@
-"""What a run of verify found: phases with their gates, and what that means for the exit code."""
+"""Report of a run: verdicts of checks, phases with their gates, and the exit code."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pipestate.verify.verdict import Outcome, Verdict
+from pipestate.core.paths import place
+from pipestate.core.text import many, plain
+from pipestate.runbook.model import Advice, Level
+from pipestate.verify.values import Json, shortened
+
+LONGEST_ADVICE = 200
+
+
+class Outcome(StrEnum):
+    """Errored: not evaluated because of an error. Skipped: outside the range of its phase."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    ERRORED = "errored"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one check, ready to be rendered, with JSON values.
+
+    `source` is the `path:line` of the check, `block` that of its SQL; `evidence` has the first rows that show why,
+    `evidence_rows` is the number of all; `advice` is the runbook's next step.
+    """
+
+    check_id: str
+    outcome: Outcome
+    level: Level
+    require: str
+    observed: Mapping[str, Json]
+    message: str
+    source: str
+    duration_ms: float
+    evidence: tuple[Mapping[str, Json], ...] = field(default=())
+    evidence_rows: int = 0
+    block: str = ""
+    advice: Advice | None = None
+
+    @property
+    def went_wrong(self) -> bool:
+        return self.outcome in (Outcome.FAILED, Outcome.ERRORED)
+
+    @property
+    def warned(self) -> bool:
+        """Say whether it counts as a warning: a `warn` check never closes a gate."""
+        return self.went_wrong and self.level is Level.WARN
+
+    @property
+    def closes(self) -> bool:
+        """Say whether this verdict alone keeps the gate of its phase closed."""
+        return self.went_wrong and self.level is Level.BLOCK
 
 
 class Gate(StrEnum):
-    """Ahead: the database is not there yet. Past: it is beyond."""
+    """Ahead: the phase begins later. Past: it has ended."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -33,6 +83,7 @@ class PhaseReport:
     gate: Gate
     opens: tuple[str, ...]
     checks: tuple[Verdict, ...]
+    text_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +109,7 @@ class Report:
         return (verdict for _, phase in self.phases() for verdict in phase.checks)
 
     def summary(self) -> dict[str, int]:
-        """How many of each; what went wrong at level `warn` is counted as warned, not as failed."""
+        """Count each outcome; a failure at level `warn` counts as warned."""
         return count(self.verdicts())
 
     @property
@@ -67,7 +118,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 all passed, 1 a gate is closed, 2 nothing was checked, 3 something could not be evaluated."""
+        """0 if all passed, 1 if a gate is closed, 2 if no check ran, 3 if a check errored."""
         closing = [verdict.outcome for verdict in self.verdicts() if verdict.closes]
         if Outcome.ERRORED in closing:
             return 3
@@ -86,6 +137,28 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def gate_of(checks: tuple[Verdict, ...]) -> Gate:
-    """Open when every blocking check passed, and there was one to pass."""
+    """Open if every blocking check passed, and a check ran."""
     ran = [verdict for verdict in checks if verdict.outcome is not Outcome.SKIPPED]
     return Gate.OPEN if ran and not any(verdict.closes for verdict in ran) else Gate.CLOSED
+
+
+def count_closing(checks: Iterable[Verdict]) -> str:
+    """Count the checks that keep a gate closed, of those that ran."""
+    asked = [verdict for verdict in checks if verdict.outcome is not Outcome.SKIPPED]
+    closing = [verdict.outcome for verdict in asked if verdict.closes]
+    if not closing:
+        return "no check applies here and blocks"
+    of = f"of {many(len(asked), 'check')}"
+    failed, errored = (closing.count(outcome) for outcome in (Outcome.FAILED, Outcome.ERRORED))
+    if not errored:
+        return f"{failed} {of} failed"
+    broken = f"{errored} could not be evaluated" if failed else f"{errored} {of} could not be evaluated"
+    return f"{failed} {of} failed, {broken}" if failed else broken
+
+
+def advice_line(advice: Advice) -> str:
+    """Write the first characters of a check's advice, and the place of the full text."""
+    text = shortened(advice.text, LONGEST_ADVICE)
+    if text != advice.text:
+        text = f"{text.rpartition(' ')[0]} …"
+    return f"{plain(text)} ({place(advice.source)})"

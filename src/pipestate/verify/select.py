@@ -1,17 +1,30 @@
-"""Which phases and checks are asked at the database's revision."""
+"""Phases and checks selected for the database's revision. A sign-off becomes a check: SQL on the ledger."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
-from pipestate.chain.position import Place, Position
-from pipestate.chain.revisions import unknown_revisions
-from pipestate.errors import ConfigError
-from pipestate.runbook.model import Check, Phase, Runbook, SignOff
+from pipestate.core.errors import ConfigError
+from pipestate.project.graph import Place, Position
+from pipestate.project.phases import unknown_revisions
+from pipestate.runbook.criterion import parse_requirement
+from pipestate.runbook.model import Check, Evidence, Phase, Runbook, SignOff
+from pipestate.verify.judge import Judgement
+from pipestate.verify.report import Outcome
+
+VIEW = {"postgresql": "pipestate.sign_off", "sqlite": "pipestate_sign_off"}
+HOW_TO_INSTALL = "run `pipestate ledger install`, or a revision that calls install_ledger()"
+NO_LEDGER = f"this database has no ledger: {HOW_TO_INSTALL}"
+
+UNDEFINED_TABLE = "42P01"
+_ON_POSTGRESQL = re.compile(r"\bpipestate\.\w+")
+_ON_SQLITE = re.compile(r"no such table: pipestate_(?!archive_|alembic_)\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One check to be run, or why it is not."""
+class SelectedCheck:
+    """One check, and the reason if it is skipped."""
 
     runbook: Runbook
     phase: Phase
@@ -20,29 +33,36 @@ class Asked:
 
     @property
     def source(self) -> str:
-        """Where the page asks it: the fence, or the item of an `again:` or a sign-off."""
+        """The `path:line` of its fence, or of the item of an `again:` or a sign-off."""
         return f"{self.runbook.path}:{self.check.line}"
 
     @property
     def block(self) -> str:
-        """Where its SQL stands."""
+        """The `path:line` of its SQL."""
         return self.check.block or self.source
 
 
-def find_phases(runbooks: Sequence[Runbook], names: Sequence[str] = ()) -> list[tuple[Runbook, Phase]]:
-    """List all phases, or those that are addressed as `phase` or `runbook/phase`; each once, in the pages' order."""
+def find_phases(
+    runbooks: Sequence[Runbook], names: Sequence[str] = (), command: Callable[[str], str] = str
+) -> list[tuple[Runbook, Phase]]:
+    """List all phases, or those named as `phase` or `runbook/phase`; each once, in the runbooks' order.
+
+    `command` writes the command line for a phase, for a name that several runbooks have.
+    """
     every = [(runbook, phase) for runbook in runbooks for phase in runbook.phases]
     if not names:
         return every
-    asked = {address(*_find_phase(every, name)) for name in names}
-    return [(runbook, phase) for runbook, phase in every if address(runbook, phase) in asked]
+    selected = {address(*_find_phase(every, name, command)) for name in names}
+    return [(runbook, phase) for runbook, phase in every if address(runbook, phase) in selected]
 
 
-def _find_phase(every: Sequence[tuple[Runbook, Phase]], name: str) -> tuple[Runbook, Phase]:
+def _find_phase(
+    every: Sequence[tuple[Runbook, Phase]], name: str, command: Callable[[str], str]
+) -> tuple[Runbook, Phase]:
     found = [(runbook, phase) for runbook, phase in every if name in (phase.name, address(runbook, phase))]
     if len(found) > 1:
-        candidates = ", ".join(address(runbook, phase) for runbook, phase in found)
-        raise ConfigError(f"phase {name} is ambiguous: say which of {candidates}")
+        candidates = " or ".join(f"`{command(address(runbook, phase))}`" for runbook, phase in found)
+        raise ConfigError(f"{len(found)} runbooks have a phase {name}: write {candidates}")
     if not found:
         known = ", ".join(address(runbook, phase) for runbook, phase in every)
         raise ConfigError(f"there is no phase {name}; there are {known}")
@@ -53,19 +73,19 @@ def address(runbook: Runbook, phase: Phase) -> str:
     return f"{runbook.name}/{phase.name}"
 
 
-def ask(runbook: Runbook, phase: Phase, position: Position, dialect: str) -> list[Asked]:
-    """The phase's checks in order; each with the reason where it is skipped."""
+def select_checks(runbook: Runbook, phase: Phase, position: Position, dialect: str) -> list[SelectedCheck]:
+    """List the checks of a phase in order, each with the reason if it is skipped."""
     for finding in unknown_revisions(runbook, phase, known=position.known):
         raise ConfigError(str(finding))
     here = {check.id: check for check in phase.checks_for(dialect)}
-    asked: dict[str, Asked] = {}
+    selected: dict[str, SelectedCheck] = {}
     for written in phase.checks:
         check = here.get(written.id, written)
         why = _why_skipped(phase, check, position)
         if written.id not in here:
             why = f"the page says that SQLite cannot hold this state: it is asked on {written.dialect} only"
-        asked[written.id] = Asked(runbook, phase, check, why)
-    return list(asked.values())
+        selected[written.id] = SelectedCheck(runbook, phase, check, why)
+    return list(selected.values())
 
 
 def _why_skipped(phase: Phase, check: Check | SignOff, position: Position) -> str | None:
@@ -76,3 +96,68 @@ def _why_skipped(phase: Phase, check: Check | SignOff, position: Position) -> st
         if place is Place.PAST:
             return f"{what} ended at revision {scope.until}, the database is at {position.current}"
     return None
+
+
+def signoff_check(signoff: SignOff, dialect: str, *, runbook: str, phase: str) -> Check:
+    """Make the check that counts the people who signed this text for this phase, recently enough.
+
+    The view gives no age to a future time, so such a sign-off never counts. Ids and names are of `[a-z0-9-]`: safe in
+    SQL.
+    """
+    seconds = int(signoff.valid_for.total_seconds())
+    words = (
+        f"FROM {VIEW[dialect]} WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}' "
+        f"AND coalesce(text_sha256, '{signoff.text_sha256}') = '{signoff.text_sha256}'"
+    )
+    return Check(
+        id=signoff.id,
+        line=signoff.line,
+        sql=f"SELECT count(DISTINCT lower(trim(person))) AS people {words} AND age_seconds < {seconds}",
+        require=parse_requirement(f"people >= {signoff.people}"),
+        evidence=(
+            Evidence(
+                (signoff.id,),
+                signoff.line,
+                f"SELECT person, signed_at, note {words} ORDER BY signed_at DESC LIMIT 3",
+            ),
+        ),
+    )
+
+
+def explain_signoff(signoff: SignOff, judgement: Judgement, *, runbook: str, phase: str) -> Judgement:
+    """Explain the judgement in words, with the command that records a sign-off."""
+    within = f"within {written(signoff.valid_for)}"
+    if judgement.outcome is Outcome.PASSED:
+        by = f" by {signoff.people} people" if signoff.people > 1 else ""
+        return Judgement(judgement.outcome, judgement.observed, f"signed off{by} {within}")
+    if judgement.outcome is Outcome.FAILED:
+        so_far = (
+            f" by {judgement.observed.get('people')} of {signoff.people} people" if signoff.people > 1 else ""
+        )
+        how = f"pipestate attest {runbook}/{phase}/{signoff.id} --by YOU"
+        missing = f"signed off{so_far}" if so_far else "not signed off"
+        return Judgement(judgement.outcome, judgement.observed, f"{missing} {within}: {how}")
+    return judgement
+
+
+def written(duration: timedelta) -> str:
+    """
+    >>> written(timedelta(hours=24)), written(timedelta(days=7)), written(timedelta(minutes=30))
+    ('24h', '7d', '30m')
+    """
+    minutes = int(duration.total_seconds() // 60)
+    if minutes % (24 * 60) == 0 and minutes > 24 * 60:
+        return f"{minutes // (24 * 60)}d"
+    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
+
+
+def explain_missing_ledger(message: str, sqlstate: str | None = None) -> str:
+    """Replace a driver's message about a missing table of the ledger by the next step; leave every other message.
+
+    >>> explain_missing_ledger('relation "pipestate.soak" does not exist', "42P01") == NO_LEDGER
+    True
+    >>> explain_missing_ledger("no such table: orders")
+    'no such table: orders'
+    """
+    missing = _ON_POSTGRESQL.search(message) if sqlstate == UNDEFINED_TABLE else _ON_SQLITE.search(message)
+    return NO_LEDGER if missing else message

@@ -1,4 +1,4 @@
-"""What a driver returns, as JSON takes it and as a message shows it: the one place for both."""
+"""Values of a query's result: as JSON takes them, and as a message shows them."""
 
 import math
 import re
@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TypeAlias
 
-from pipestate.safe import OBEYED
+from pipestate.core.errors import PipestateError
+from pipestate.core.text import OBEYED
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -20,9 +21,15 @@ _UNSEEN = re.compile(rf"[\x00{OBEYED}\ud800-\udfff]")
 MOST_NESTED = 50
 
 
+class QueryFailed(PipestateError):
+    """A query without an answer: the message says why, in one sentence."""
+
+    exit_code = 3
+
+
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a query returned: its first rows, and the true number of all."""
+    """The first rows of a query's result, and the number of all."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -33,15 +40,14 @@ class QueryResult:
 
 
 def as_record(columns: Sequence[str], row: Sequence[object]) -> dict[str, Json]:
-    """A row of a result, by column: an observation, or a line of evidence."""
+    """Return a row by column: an observation, or a line of evidence."""
     return {column: json_safe(value) for column, value in zip(columns, row, strict=True)}
 
 
 def json_safe(value: object, depth: int = 0) -> Json:
-    """The nearest value that JSON has. What it has not at all becomes text: NaN, a UUID, an interval.
+    """Return the nearest JSON value; NaN, a UUID or an interval becomes text.
 
-    What is nested deeper than anybody reads is cut, and half a surrogate pair, which no encoding can
-    write, is replaced: a report must come out whatever a query returned.
+    Deep nesting is cut, and half a surrogate pair is replaced: a report can hold every result.
     """
     if depth > MOST_NESTED:
         return "…"
@@ -68,10 +74,10 @@ def json_safe(value: object, depth: int = 0) -> Json:
 
 
 def shown(value: object) -> str:
-    """A value in a message: exact, so that what is shown is what was compared.
+    """Write a value into a message, exactly as it was compared.
 
-    >>> shown(None), shown(True), shown("it's"), shown(Decimal("3.30"))
-    ('NULL', 'true', "'it''s'", '3.30')
+    >>> shown(None), shown(True), shown("it's"), shown(Decimal("3.30")), shown(Decimal("0.30000000000000000000"))
+    ('NULL', 'true', "'it''s'", '3.30', '0.3')
     """
     match value:
         case None:
@@ -81,8 +87,18 @@ def shown(value: object) -> str:
         case str():
             return shortened("'" + escaped(value.replace("'", "''")) + "'")
         case Decimal() if value.is_finite() and abs(value.adjusted()) < SHOWN_LENGTH:
-            return format(value, "f")
+            return _without_zeros(format(value, "f"))
     return shortened(escaped(str(json_safe(value))))
+
+
+def _without_zeros(number: str) -> str:
+    """Remove the zeros at the end of a long fraction, as division in SQL gives it.
+
+    >>> _without_zeros("0.30000000000000000000"), _without_zeros("95.000"), _without_zeros("3.30")
+    ('0.3', '95.0', '3.30')
+    """
+    whole, _, fraction = number.partition(".")
+    return number if len(fraction) <= 2 else f"{whole}.{fraction.rstrip('0') or '0'}"
 
 
 def shortened(text: str, length: int = SHOWN_LENGTH) -> str:
@@ -90,7 +106,7 @@ def shortened(text: str, length: int = SHOWN_LENGTH) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape line breaks and what a terminal would obey: a message is one sentence, whatever the data.
+    """Escape line breaks and characters that a terminal obeys: a message is one sentence.
 
     >>> escaped("a\\n\x1b[31mb")
     'a\\\\n\\\\x1b[31mb'
@@ -99,7 +115,7 @@ def escaped(text: str) -> str:
 
 
 def _number(value: Decimal) -> Json:
-    """A number as JSON's readers take it; as text where a float would be infinite."""
+    """Return a JSON number; a text if a float would be infinite."""
     if not value.is_finite():
         return _not_finite(value)
     exponent = value.as_tuple().exponent
@@ -115,7 +131,7 @@ def _not_finite(value: float | Decimal) -> str:
 
 
 def _instant(value: datetime) -> str:
-    """UTC with a Z. A time without a zone stays without one: which it is in, nobody knows here."""
+    """Write UTC with a Z; a time without a zone stays without one."""
     if value.tzinfo is None:
         return value.isoformat()
     try:

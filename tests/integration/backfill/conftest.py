@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from backfilled import Orders, install_in
-from bed import Postgres, Sqlite
+from support.backfills import Orders, install_in
+from support.servers import Postgres, Sqlite
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import time
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from backfilled import Orders, by_itself, find
-from bed import Database
-from pipestate.backfill import hold, postgresql, session
-from pipestate.backfill.failure import BackfillFailed
+from pipestate.backfill import postgresql, session
 from pipestate.backfill.loop import How, run
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.backfill.session import BackfillFailed
+from pipestate.core.errors import ConfigError, Unreachable
+from support.backfills import Orders, by_itself, find
+from support.servers import Database
 
 KEYS = {
     "smallint": "n - 20",
@@ -147,7 +147,7 @@ def test_a_row_that_stays_locked_ends_it_and_says_who(
     pg_orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(postgresql.SETTINGS, "lock_timeout", "10ms")
-    monkeypatch.setattr(hold, "LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr(session, "LOCK_PATIENCE_S", 0.1)
     pg_orders.make(50)
     with pg_orders.database.engine.connect() as other:
         other.exec_driver_sql("UPDATE orders SET old = 'x' WHERE id = 30")

@@ -5,11 +5,13 @@ from typing import NoReturn
 
 import pytest
 
-from backfilled import FILL, Orders, at, by_itself, find
-from bed import Database
-from pipestate.backfill.look import forecast
-from pipestate.errors import ConfigError, Unreachable
-from pipestate.interrupt import Interrupted
+from pipestate.backfill import postgresql
+from pipestate.backfill.forecast import forecast
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.database import connections as db
+from pipestate.database.interrupt import Interrupted
+from support.backfills import FILL, Orders, at, find
+from support.servers import Database
 
 
 def interrupt() -> NoReturn:
@@ -108,6 +110,40 @@ def test_a_row_of_the_ledger_that_another_run_moved_stops_this_one(orders: Order
     assert orders.times() == {0: 30, 1: 20}
 
 
+DUPLICATES = (
+    "UPDATE orders AS o SET times = o.times + 1 FROM names n "
+    "WHERE n.order_id = o.id AND o.id BETWEEN :first AND :last AND o.times >= 0"
+)
+
+
+def with_duplicates(orders: Orders) -> None:
+    """Make ten orders for each of three ids, and two names for each id."""
+    orders.make(0, key="integer NOT NULL")
+    orders.database.run(
+        "CREATE INDEX by_id ON orders (id)",
+        *(f"INSERT INTO orders (id) VALUES ({number % 3})" for number in range(30)),
+        "CREATE TABLE names (order_id integer, name text)",
+        *(f"INSERT INTO names VALUES ({number % 3}, 'a')" for number in range(6)),
+    )
+
+
+def test_rows_that_match_again_through_a_join_by_a_key_that_repeats_are_refused(orders: Orders) -> None:
+    """Counted by their keys, three were left of thirty, and each run went over all of them twice."""
+    with_duplicates(orders)
+    with pytest.raises(ConfigError, match=r"the 10 rows that it updated between 0 and 0 still match"):
+        orders.run(DUPLICATES, size=10)
+    assert orders.times() == {0: 30}
+    assert orders.database.value("SELECT count(*) FROM pipestate.backfill_progress") == 0
+
+
+def test_rows_and_not_keys_are_left(orders: Orders) -> None:
+    with_duplicates(orders)
+    orders.database.run("UPDATE orders SET old = 'x' WHERE id <> 1")
+    copy = DUPLICATES.replace("o.times >= 0", "o.state IS NULL").replace("SET", "SET state = o.old,")
+    done = orders.run(copy, size=10)
+    assert (done.rows_left, done.exit_code) == (10, 1)
+
+
 def test_a_join_and_an_alias(orders: Orders) -> None:
     orders.make(30)
     orders.database.run(
@@ -158,12 +194,40 @@ def test_a_forecast_changes_nothing(orders: Orders) -> None:
     orders.make(250)
     orders.database.run("ANALYZE orders")
     found = find(orders.directory, orders.dialect)
-    with by_itself(orders.database) as connection:
+    with db.reader(orders.database.url) as connection:
         told = forecast(connection, found, batch_size=100)
     assert (told.first_key, told.last_key, told.rows_in_table, told.rows_to_update) == ("1", "250", 250, 250)
     assert (told.batches, told.resumes_after) == (3, None)
     assert orders.database.value("SELECT count(*) FROM pipestate.backfill_progress") == 0
     with pytest.raises(Interrupted):
         orders.run(size=100, on_progress=at(1, interrupt))
-    with by_itself(orders.database) as connection:
+    with db.reader(orders.database.url) as connection:
         assert forecast(connection, found).resumes_after == "100"
+
+
+def test_a_forecast_counts_what_the_planner_does_not_know(pg_orders: Orders) -> None:
+    """A column that was added since the last ANALYZE has no statistics."""
+    pg_orders.make(0)
+    pg_orders.database.run(
+        "INSERT INTO orders (id) SELECT generate_series(1, 20000)",
+        "ANALYZE orders",
+        "ALTER TABLE orders ADD COLUMN fresh text",
+    )
+    sql = "UPDATE orders SET fresh = 'new' WHERE id BETWEEN :first AND :last AND fresh IS NULL"
+    found = find(pg_orders.directory, pg_orders.dialect, sql)
+    with db.reader(pg_orders.database.url) as connection:
+        told = forecast(connection, found)
+    assert (told.rows_to_update, told.counted) == (20_000, True)
+
+
+def test_a_count_that_takes_long_is_an_estimate(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    pg_orders.make(50)
+    monkeypatch.setattr(postgresql, "COUNT_PATIENCE_MS", 50)
+    sql = (
+        "UPDATE orders SET state = 'new' WHERE id BETWEEN :first AND :last AND state IS NULL "
+        "AND (SELECT pg_sleep(0.2)) IS NOT NULL"
+    )
+    found = find(pg_orders.directory, pg_orders.dialect, sql)
+    with db.reader(pg_orders.database.url) as connection:
+        assert forecast(connection, found).counted is False
+        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() != "50ms"

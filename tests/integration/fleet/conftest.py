@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from bed import Postgres
-from fleets import Tenants, project_in
-from miniatures import copy_project
-from pipestate.chain.project import Project
+from pipestate.project.find import Project
+from support.fleets import Tenants, project_in
+from support.miniatures import copy_project
+from support.servers import Postgres
 
 
 @pytest.fixture

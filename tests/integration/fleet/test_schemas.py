@@ -2,9 +2,11 @@
 
 import pytest
 
-from bed import Database
-from fleets import Tenants, asked
-from pipestate.chain.project import Project
+from pipestate.database import connections as db
+from pipestate.ledger.drift import record_schema
+from pipestate.project.find import Project
+from support.fleets import Tenants, asked
+from support.servers import Database
 
 # What names other objects, in every way in which a definition can.
 OBJECTS = (
@@ -43,6 +45,11 @@ def crm(tenants: Tenants) -> Database:
     return tenants.create("b2", "INSERT INTO approvals VALUES ('drop log')")
 
 
+def record(database: Database) -> None:
+    with db.writer(database.url) as connection:
+        record_schema(connection, "b2")
+
+
 def line(database: Database, more: str = "") -> str:
     query = f"SELECT nspname{more} FROM pg_namespace WHERE nspname !~ '^(pg_|information|public|pipestate)' ORDER BY 1"
     return f"{database.text} schemas: {query}"
@@ -55,6 +62,8 @@ def test_each_schema_answers_for_itself(shop: Project, crm: Database) -> None:
     add_tenant(crm, "empty", None)
     add_tenant(crm, "lost", "b2", "DROP TABLE {s}.approvals", approved=False)
     crm.run("CREATE SCHEMA bare")
+    record(crm)
+    crm.run("DROP TABLE two.order_log", "CREATE TABLE public.extra (id integer)")
     fleet, answers = asked(shop, [line(crm)])
     assert {name: (each.revision, each.exit_code) for name, each in answers.items()} == {
         "one": ("b2", 0),
@@ -66,17 +75,21 @@ def test_each_schema_answers_for_itself(shop: Project, crm: Database) -> None:
     }
     (lost,) = answers["lost"].closed
     assert 'relation "approvals" does not exist' in lost.wrong[0].message
-    assert [drift.name for drift in fleet.drifts] == ["lost"]
-    assert fleet.drifts[0].objects == ("column approvals.what is missing", "table approvals is missing")
+    assert fleet.drifted == ("two",), "each is compared with what the record says of its own schema"
+    assert answers["two"].drift is not None
+    found = [str(each) for each in answers["two"].drift.differences]
+    assert "table order_log removed" in found
+    assert not [each for each in found if "extra" in each or "two." in each]
 
 
 def test_hostile_names_are_names(shop: Project, crm: Database) -> None:
     for name in ("one", HOSTILE, "T\u202ewo\x1b[31m"):
         add_tenant(crm, name)
+    record(crm)
     fleet, answers = asked(shop, [line(crm)])
     assert {each.exit_code for each in answers.values()} == {0}
     assert set(answers) == {"one", HOSTILE, "T\u202ewo\x1b[31m"}
-    assert fleet.drifts == ()
+    assert fleet.drifted == ()
 
 
 def test_further_columns_are_further_schemas_of_the_path(shop: Project, crm: Database) -> None:
@@ -91,4 +104,4 @@ def test_the_database_and_a_schema_of_it_are_two(shop: Project, crm: Database) -
     fleet, answers = asked(shop, [f"whole = {crm.text}", line(crm), line(crm)])
     assert set(answers) == {"whole", "one"}
     assert len(fleet.repeated) == 1
-    assert fleet.drifts == ()  # a database and a schema are not compared
+    assert fleet.drifted == ("one", "whole"), "the schema is not in the record"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bed import Database
 from pipestate.ledger.install import install
+from support.servers import Database
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bed import Database
-from moments import run_timed
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 from pipestate.ledger.history import Entry, Source, Wanted, history
-from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
+from pipestate.ledger.record import Rehearsed, record_rehearsal
+from support.servers import Database
+from support.sql_times import run_timed
 
 NOW = datetime.now(UTC)
 

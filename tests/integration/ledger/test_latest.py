@@ -2,10 +2,10 @@
 
 import pytest
 
-from bed import Database
-from moments import run_timed
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 from pipestate.ledger.latest import LastRecord, read_latest
+from support.servers import Database
+from support.sql_times import run_timed
 
 RUN = "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate) VALUES "
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from bed import Database
-from moments import run_timed
 from pipestate.ledger.prune import Old, find_old, prune
+from support.servers import Database
+from support.sql_times import run_timed
 
 YEAR = timedelta(days=365)
 
@@ -97,7 +97,10 @@ def test_what_is_younger_stays(ledger: Database) -> None:
         prefix = "pipestate_" if ledger.is_sqlite else "pipestate."
         assert find_old(connection, YEAR) == [
             Old(f"{prefix}{table}", 0, looked_back_on=table == "observation")
-            for table in ("run", "attestation", "observation", "backfill_progress", "rehearsal")
+            for table in (
+                *("run", "attestation", "observation"),
+                *("backfill_progress", "rehearsal", "statement_calls", "schema_record"),
+            )
         ]
 
 

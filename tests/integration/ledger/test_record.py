@@ -1,25 +1,17 @@
-"""One writer: what is recorded online and by a script is the same."""
+"""What is recorded by Python and by the server's own writer is the same."""
 
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import text
 
-from alembics import psql
-from bed import Database
-from pipestate.errors import ConfigError
-from pipestate.ledger.record import (
-    RESULT_COLUMNS,
-    RUN_COLUMNS,
-    Event,
-    record_event,
-    record_report,
-    script_insert,
-)
+from pipestate.core.errors import ConfigError
+from pipestate.ledger.record import Event, record_event, record_report
 from pipestate.runbook.model import Level
-from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport
-from pipestate.verify.verdict import Outcome, Verdict
+from pipestate.verify.report import DatabaseInfo, Gate, Outcome, PhaseReport, Report, RunbookReport, Verdict
+from support.servers import Database
 
 RUN = "SELECT event, runbook, phase, gate, revision, reason, passed, failed, warned, errored, skipped FROM pipestate.run"
 RESULT = "SELECT check_id, outcome, level, required, message FROM pipestate.result ORDER BY id"
@@ -77,32 +69,9 @@ def test_without_a_ledger_the_writer_says_so(database: Database) -> None:
         record_report(connection, report(), event="verify")
 
 
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def script(results: str | None = None) -> str:
-    """A block as a gate writes it, with variables whose names it chose itself."""
-    values = {
-        "event": "'force'",
-        "runbook": "'orders'",
-        "phase": "'ready'",
-        "gate": "state",
-        "runbook_sha256": "'abc'",
-        "revision": "'b2'",
-        "reason": literal("it's on fire"),
-        "duration_ms": "7.5",
-    }
-    return f"""DO $body$
-DECLARE
-  state text := 'closed'; found text := 'x'; id int := 1; outcome text := 'y'; results jsonb := {results or "NULL"};
-BEGIN
-{script_insert(values, results="results" if results else None)}
-END $body$;"""
-
-
-def as_results(verdicts: tuple[Verdict, ...]) -> str:
-    rows = [
+def as_state() -> str:
+    """What a gate on the server remembers of the same report."""
+    results = [
         {
             "check_id": each.check_id,
             "outcome": each.outcome,
@@ -112,46 +81,26 @@ def as_results(verdicts: tuple[Verdict, ...]) -> str:
             "message": each.message,
             "duration_ms": each.duration_ms,
         }
-        for each in verdicts
+        for each in VERDICTS
     ]
-    return literal(json.dumps(rows))
+    named = {"runbook": "orders", "phase": "ready", "sha256": "abc", "revision": "b2", "actor": "me"}
+    return json.dumps(named | {"results": results})
 
 
-def test_a_script_writes_what_the_writer_writes(pg_ledger: Database) -> None:
-    done = psql(pg_ledger, script(as_results(VERDICTS)), "-v", "ON_ERROR_STOP=1")
-    assert done.returncode == 0, done.stderr
-    columns = ", ".join(column for column in RUN_COLUMNS if column != "actor")
-    by_script = pg_ledger.rows(f"SELECT {columns} FROM pipestate.run")
-    results = f"SELECT {', '.join(RESULT_COLUMNS)} FROM pipestate.result ORDER BY id"
-    results_by_script = pg_ledger.rows(results)
+def test_the_server_writes_what_the_writer_writes(pg_ledger: Database) -> None:
+    runs = "SELECT to_jsonb(r) - 'id' - 'recorded_at' FROM pipestate.run AS r"
+    results = "SELECT to_jsonb(r) - 'id' - 'run_id' FROM pipestate.result AS r ORDER BY id"
+    with pg_ledger.begin() as connection:
+        record_report(connection, report(), event="force", revision="b2", reason="it's on fire", actor="me")
+    by_writer = pg_ledger.rows(runs), pg_ledger.rows(results)
     pg_ledger.run("DELETE FROM pipestate.run")
     assert pg_ledger.rows(results) == [], "results go with their run"
     with pg_ledger.begin() as connection:
-        record_report(connection, report(), event="force", revision="b2", reason="it's on fire")
-    assert pg_ledger.rows(f"SELECT {columns} FROM pipestate.run") == by_script
-    assert pg_ledger.rows(results) == results_by_script
-
-
-def test_a_script_without_results_writes_the_run_alone(pg_ledger: Database) -> None:
-    assert psql(pg_ledger, script(), "-v", "ON_ERROR_STOP=1").returncode == 0
-    assert pg_ledger.rows("SELECT event, gate, actor = current_user FROM pipestate.run") == [
-        ("force", "closed", True)
-    ]
-
-
-def test_an_empty_list_of_results_still_writes_the_run(pg_ledger: Database) -> None:
-    assert psql(pg_ledger, script("'[]'"), "-v", "ON_ERROR_STOP=1").returncode == 0
-    assert pg_ledger.value("SELECT count(*) FROM pipestate.run") == 1
-
-
-def test_without_a_ledger_a_script_goes_on(pg: Database) -> None:
-    done = psql(pg, script(as_results(VERDICTS)), "-v", "ON_ERROR_STOP=1")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_column_that_the_table_does_not_have_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="no column details"):
-        script_insert({"event": "'gate'", "details": "NULL"})
+        connection.execute(
+            text("SELECT pipestate.record_gate(CAST(:state AS jsonb), 'force', true, 'it''s on fire')"),
+            {"state": as_state()},
+        )
+    assert (pg_ledger.rows(runs), pg_ledger.rows(results)) == by_writer
 
 
 def test_an_open_gate_is_recorded_as_such(ledger: Database) -> None:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from packages import installed
-from pipestate.ledger.history import Lines, Wanted, history
-from pipestate.ledger.sources import installed_sources
+from pipestate.ledger.history import Lines, Wanted, history, installed_sources
+from support.packages import installed
+from support.servers import Database
 
 GOOD = """
 from datetime import UTC, datetime

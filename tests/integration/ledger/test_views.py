@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bed import Database
-from moments import run_timed
 from pipestate.ledger.install import install
+from support.servers import Database
+from support.sql_times import run_timed
 
 FUTURE = {"postgresql": "now() + interval '{}'", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now', '+{}')"}
 
@@ -236,7 +236,7 @@ def ledger_columns(database: Database, view: str) -> tuple[str, ...]:
             "runbook phase records held_since last_record_at days_held hours_since_last_record "
             "longest_gap_hours last_closed_at last_closed_by",
         ),
-        ("sign_off", "runbook phase name person note revision signed_at age_seconds"),
+        ("sign_off", "runbook phase name person note revision signed_at age_seconds text_sha256"),
     ],
 )
 def test_the_columns_are_those_that_the_documentation_promises(

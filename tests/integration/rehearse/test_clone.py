@@ -3,13 +3,13 @@ from time import monotonic
 
 import pytest
 
-from bed import Database
-from pipestate.errors import Unreachable
+from pipestate.core.errors import Unreachable
 from pipestate.rehearse.clone import tables_of, vacuum
-from pipestate.rehearse.line import PolledLine, RepeatedMessage, run_tasks
+from pipestate.rehearse.polled import PolledConnection, RepeatedMessage, run_tasks
 from pipestate.rehearse.production import oldest_transactions
 from pipestate.rehearse.trace import Trace
 from pipestate.rehearse.watch import WRITER, Watcher
+from support.servers import Database
 
 ODD = (
     'CREATE SCHEMA "S.x"',
@@ -59,7 +59,7 @@ def test_a_table_that_the_role_may_not_touch_is_named_and_not_probed(pg: Databas
 
 def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
     pg.run("CREATE TABLE orders (id integer)")
-    line, waited = PolledLine(pg.url), []
+    line, waited = PolledConnection(pg.url), []
     task = RepeatedMessage(
         line,
         f"BEGIN; LOCK TABLE orders IN {WRITER} MODE; ROLLBACK",
@@ -82,7 +82,7 @@ def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
 
 
 def test_a_clone_that_vanishes_is_one_sentence(pg: Database) -> None:
-    line = PolledLine(pg.url)
+    line = PolledConnection(pg.url)
     pg.run(f"SELECT pg_terminate_backend({line.pid})")
     with pytest.raises(Unreachable, match=r"does not answer: .*take a new one; production was not touched"):
         line.ask("SELECT 1")

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from attacks.project import Project, lay_out
-from bed import Database, Postgres
-from pipestate.errors import Unreachable
-from pipestate.rehearse import readers
+from pipestate.cli.formats.rehearse import rehearsal_as_lines
+from pipestate.core.errors import Unreachable
+from pipestate.rehearse import blocking_reader
 from pipestate.rehearse.compat import compat
-from pipestate.rehearse.felt import STRONGEST, LimitVerdict, Rehearsal
+from pipestate.rehearse.impact import STRONGEST, LimitVerdict, Rehearsal
 from pipestate.rehearse.run import rehearse
-from pipestate.render.rehearse import rehearsal_as_lines
-from rehearsals import job_for
+from support.rehearsals import job_for
+from support.servers import Database, Postgres
 
 pytestmark = pytest.mark.scene
 
@@ -44,7 +44,7 @@ def silent(_: object) -> None:
 def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
     project: Project, clone: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "PATIENT_MS", 1000.0)
+    monkeypatch.setattr(blocking_reader, "READER_MS", 1000.0)
     production = project.database
     for database, orders, lines in ((clone, 100, 10), (production, 450, 500)):
         database.run(
@@ -53,8 +53,8 @@ def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
             "ANALYZE orders, order_log",
         )
     found = rehearse(job_for(project.root, clone, production), ["g7"], 60_000.0, silent)
-    felt = {(each.revision, each.table): each for each in found.tables if STRONGEST in each.modes}
-    assert {key: each.scale for key, each in felt.items()} == {
+    impacts = {(each.revision, each.table): each for each in found.tables if STRONGEST in each.modes}
+    assert {key: each.scale for key, each in impacts.items()} == {
         ("b2", "orders"): 4.5,
         ("c3", "orders"): 4.5,
         ("d4", "orders"): 4.5,
@@ -62,13 +62,13 @@ def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
         ("e5", "orders"): 4.5,
         ("g7", "order_log"): None,
     }
-    assert found.longest_stall_ms >= felt["b2", "orders"].stall_ms * 4.5
+    assert found.longest_stall_ms >= impacts["b2", "orders"].stall_ms * 4.5
     assert "in production 450 rows: estimates × 4.5" in screen(found)
     assert "in production 500 rows: more than 10 × is a guess" in screen(found)
     unknown = [(each.revision, each.table) for each in found.findings if each.verdict is LimitVerdict.UNKNOWN]
     assert unknown == [("d4", "order_log"), ("g7", "order_log")]
     assert (found.exit_code, found.not_tried) == (1, None)
-    bounded = {each.revision: each.bounded for each in found.tables if each.met}
+    bounded = {each.revision: each.bounded for each in found.tables if each.encounter}
     assert bounded == {"b2": False, "c3": True, "d4": True, "e5": True, "g7": False}
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from miniatures import copy_project
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 from pipestate.rehearse.run import rehearse
-from rehearsals import job_for
-from standby import replicated
+from support.miniatures import copy_project
+from support.rehearsals import job_for
+from support.servers import Database
+from support.standby import replicated
 
 
 @pytest.fixture(scope="module")

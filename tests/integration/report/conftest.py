@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from bed import Database
-from books import NOWHERE
-from html_pages import Html
-from pipestate.chain.calls import Calls
-from pipestate.chain.position import Position
+from pipestate.project.find import Calls
+from pipestate.project.graph import Position
 from pipestate.report.gather import Gathered, gather
 from pipestate.report.page import render_page
 from pipestate.runbook.model import Runbook
+from support.html_pages import Html
+from support.runbook_samples import NOWHERE
+from support.servers import Database
 
 
 def gathered(
@@ -19,5 +19,5 @@ def gathered(
         return gather(connection, database.url, books, position, days=days)
 
 
-def page_of(database: Database, *books: Runbook, days: int = 30) -> Html:
+def runbook_file(database: Database, *books: Runbook, days: int = 30) -> Html:
     return Html(render_page(gathered(database, books, days=days), Calls()))

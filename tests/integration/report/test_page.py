@@ -6,22 +6,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from bed import Database
-from books import NOWHERE, block, page, shown, write
-from hostile_report import SEEN, write_hostile
-from html_pages import Html, must_be_whole, words
-from integration.report.conftest import gathered, page_of
-from moments import run_timed
-from pipestate.chain.calls import Calls
+from integration.report.conftest import gathered, runbook_file
 from pipestate.ledger.install import install
-from pipestate.ledger.record import record_event
-from pipestate.ledger.rehearsals import Rehearsed, record_rehearsal
+from pipestate.ledger.record import Rehearsed, record_event, record_rehearsal
 from pipestate.ledger.tables import ledger_on
+from pipestate.project.find import Calls
 from pipestate.report.gather import gather
 from pipestate.report.page import render_page
 from pipestate.report.recorded import check_series
 from pipestate.report.series import MOST_POINTS, Window
-from pipestate.standing.collect import read_clock
+from pipestate.status.collect import read_clock
+from support.hostile_report import SEEN, write_hostile
+from support.html_pages import Html, must_be_whole, words
+from support.runbook_samples import NOWHERE, block, page, shown, write
+from support.servers import Database
+from support.sql_times import run_timed
 
 REHEARSED = {"revision": None, "target": "b2", "files": {"a1": "0"}, "clone": "clone", "duration_ms": 5.0}
 
@@ -34,7 +33,7 @@ def ledger(database: Database) -> Database:
 
 
 def test_nothing_at_all_is_still_a_page(database: Database) -> None:
-    html = page_of(database)
+    html = runbook_file(database)
     must_be_whole(html)
     assert "No runbook here is a default one" in html.words
     assert "pipestate init NAME" in html.words
@@ -44,7 +43,7 @@ def test_without_a_ledger_the_page_has_the_gates_and_says_how_to_get_one(
     database: Database, tmp_path: Path
 ) -> None:
     book = write(tmp_path, page(block("SELECT 1 AS x"), shown("SELECT 'a' AS name, 3 AS n")))
-    html = page_of(database, book)
+    html = runbook_file(database, book)
     must_be_whole(html)
     assert "this database has no ledger: run `pipestate ledger install`" in html.words
     assert "one open" in html.words
@@ -54,7 +53,7 @@ def test_without_a_ledger_the_page_has_the_gates_and_says_how_to_get_one(
 
 def test_a_view_that_is_a_distribution_has_bars(database: Database, tmp_path: Path) -> None:
     rows = "SELECT 'a' AS name, 9 AS \"n.o\" UNION ALL SELECT 'b', 3 ORDER BY 2 DESC"
-    html = page_of(database, write(tmp_path, page(block("SELECT 1 AS x"), shown(rows))))
+    html = runbook_file(database, write(tmp_path, page(block("SELECT 1 AS x"), shown(rows))))
     must_be_whole(html)
     assert "name n.o share a 9 b 3" in words(html.with_id("view.book.v"))
     bars = [each.get("aria-label") for each in html.with_id("view.book.v").iter() if each.get("aria-label")]
@@ -62,10 +61,10 @@ def test_a_view_that_is_a_distribution_has_bars(database: Database, tmp_path: Pa
 
 
 def test_an_empty_ledger_is_a_page_without_charts(ledger: Database, tmp_path: Path) -> None:
-    html = page_of(ledger, write(tmp_path, page(block("SELECT 1 AS x"))))
+    html = runbook_file(ledger, write(tmp_path, page(block("SELECT 1 AS x"))))
     must_be_whole(html)
     assert html.all("svg", "chart") == []
-    for sentence in ("Nothing on record yet", "Nothing was observed", "No rehearsal is on record"):
+    for sentence in ("Nothing recorded yet", "Nothing was observed", "No rehearsal is on record"):
         assert sentence in html.words
 
 
@@ -82,19 +81,19 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate, reason, revision) "
         "VALUES (<2 hours ago>, 'force', 'mira', 'book', 'one', 'closed', 'incident 42', 'a1')",
     )
-    html = page_of(ledger, book)
+    html = runbook_file(ledger, book)
     must_be_whole(html)
     assert "book/one was forced by mira" in words(html.with_id("gates"))
     assert "incident 42" in words(html.with_id("gates"))
     assert "archive of last year" in words(html.with_id("history"))
     rehearsals = words(html.with_id("rehearsals"))
-    assert "a1 ok the longest wait 12.5 ms 1,234,567 changed since" in rehearsals
+    assert "a1 ok longest wait 12.5 ms 1,234,567 changed since" in rehearsals
     assert "a1 not ok waits are not known" in rehearsals
     assert "a1 not ok 2 of 40 statements break" in rehearsals
 
 
 def test_hostile_text_stays_text_wherever_it_comes_from(ledger: Database, tmp_path: Path) -> None:
-    html = page_of(ledger, write_hostile(ledger, tmp_path))
+    html = runbook_file(ledger, write_hostile(ledger, tmp_path))
     must_be_whole(html)
     assert html.words.count(" ".join(SEEN.split())) >= 12
     assert "\x1b" not in html.text
@@ -105,7 +104,7 @@ def test_hostile_text_stays_text_wherever_it_comes_from(ledger: Database, tmp_pa
 def test_long_texts_wide_rows_and_many_of_them_are_cut(ledger: Database, tmp_path: Path) -> None:
     columns = ", ".join(f"'{'x' * 400}' AS c{number}" for number in range(50))
     rows = f"SELECT {columns} FROM (VALUES {', '.join(['(1)'] * 60)}) AS many"
-    html = page_of(ledger, write(tmp_path, page(block(rows, require="rows = 0"), shown(rows))))
+    html = runbook_file(ledger, write(tmp_path, page(block(rows, require="rows = 0"), shown(rows))))
     must_be_whole(html)
     view = html.with_id("view.book.v")
     assert "and 10 more rows" in words(view)
@@ -124,7 +123,7 @@ def test_a_ledger_with_times_that_no_calendar_has_is_read(pg: Database, tmp_path
             "INSERT INTO pipestate.observation (observed_at, name, value, source, actor) "
             f"VALUES ('{when}', 'depth', 'NaN', 's', 'a')",
         )
-    must_be_whole(page_of(pg, book))
+    must_be_whole(runbook_file(pg, book))
 
 
 def test_numbers_that_no_axis_has_are_crosses(ledger: Database, tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_numbers_that_no_axis_has_are_crosses(ledger: Database, tmp_path: Path) 
     seen = gathered(ledger, [book])
     (series,) = seen.past.checks["book", "one"]
     assert [point.value for point in series.points] == [*[None] * 7, -1e308, 1e308, None]
-    must_be_whole(page_of(ledger, book))
+    must_be_whole(runbook_file(ledger, book))
 
 
 @pytest.mark.scene

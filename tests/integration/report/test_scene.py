@@ -4,18 +4,18 @@ import re
 
 import pytest
 
-from bed import Postgres, Sqlite
-from html_pages import Html, must_be_whole, words
 from integration.report.conftest import gathered
-from pipestate.chain.calls import Calls
-from pipestate.chain.read import read_chain
-from pipestate.chain.version_table import locator
+from pipestate.project.find import Calls
+from pipestate.project.revision_files import read_chain
+from pipestate.project.version_table import locator
 from pipestate.report.gather import Gathered
 from pipestate.report.page import render_page
 from pipestate.report.series import Series, gaps
 from pipestate.runbook.lint import load
-from pipestate.verify.verdict import Outcome
-from report_scene import DAYS, PROJECT, RUNBOOK, SILENT, build
+from pipestate.verify.report import Outcome
+from support.html_pages import Html, must_be_whole, words
+from support.report_scene import DAYS, PROJECT, RUNBOOK, SILENT, build
+from support.servers import Postgres, Sqlite
 
 pytestmark = pytest.mark.scene
 
@@ -53,17 +53,21 @@ def test_the_page_is_whole_and_small(page: Html) -> None:
 
 
 def test_gates_come_first_with_what_is_missing(page: Html, seen: Gathered) -> None:
-    assert words(page.of_class("headline")[0]) == "1 of 3 gates closed: readiness"
+    assert words(page.of_class("headline")[0]) == "1 of 4 gates is closed: readiness"
     card = words(page.with_id("gate.sites-consolidation.readiness"))
     assert "readiness closed before 0006, 0007" in card
     assert "3 of 7 days of backfill" in card
     assert re.search(
-        r"Opens \w+ \d\d \d\d:\d\d at the earliest , and not before what is missing is there", card
+        r"Opens \d+ \w+ \d{4}, \d\d:\d\d UTC at the earliest , when the failing checks pass", card
     )
     assert "backup-taken not signed off within 24h" in card
+    top = words(page.of_class("top")[0])
+    assert "Failing: backup-taken " in top
+    assert "Next: pipestate attest sites-consolidation/readiness/backup-taken --by YOU" in top
+    assert "%2F" not in page.text
     assert words(page.all("section")[0]).startswith("Gates")
     assert [words(each) for each in page.all("ol", "way")] == [
-        "preflight past expand open backfill open readiness closed cleanup ahead"
+        "preflight past expand open backfill open readiness closed cleanup ahead rollback open"
     ]
 
 
@@ -113,9 +117,10 @@ def test_observations_have_the_limits_of_the_checks_that_ask_for_them(seen: Gath
 
 def test_who_signed_is_told_and_for_how_long_it_holds(page: Html) -> None:
     told = words(page.with_id("sign-offs"))
-    assert "code-deployed sites-consolidation/backfill given holds for 36 d" in told
+    assert "code-deployed given sites-consolidation/backfill" in told
+    assert "Valid for 36 days" in told
     assert "mira@example.com" in told
-    assert "backup-taken sites-consolidation/readiness missing" in told
+    assert "backup-taken missing sites-consolidation/readiness" in told
     assert "pipestate attest sites-consolidation/readiness/backup-taken --by YOU" in told
 
 
@@ -130,5 +135,5 @@ def test_views_and_history_are_there(page: Html) -> None:
 def test_a_chart_can_be_read_as_a_table(page: Html) -> None:
     for figure in page.all("figure"):
         rows = [words(each) for each in figure.iter() if each.tag == "tr"]
-        assert rows[0] == "Up to Lowest Highest Last Failed"
+        assert rows[0] == "Until (UTC) Lowest Highest Last Failed"
         assert 2 <= len(rows) <= 17

@@ -3,12 +3,11 @@
 import pytest
 from sqlalchemy import Connection
 
-from bed import Database
-from pipestate.engines.engine import engine_of
+from pipestate.database.engines import engine_of
 from pipestate.verify.read import read
-from pipestate.verify.rows import QueryFailed
-from pipestate.verify.values import json_safe
-from through import connected
+from pipestate.verify.values import QueryFailed, json_safe
+from support.driver_connections import connected
+from support.servers import Database
 
 OTHERS = ("postgresql+psycopg", "postgresql+psycopg_async", "postgresql+asyncpg")
 # What checks compare; "char" is what catalogues are full of.

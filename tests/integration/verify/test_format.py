@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
-from bed import Database
-from books import NOWHERE, block, explained, page, run, shown, write
-from pipestate.db import reader
-from pipestate.render.machine import as_json
-from pipestate.verify.report import Gate
+from pipestate.cli.formats.json import as_json
+from pipestate.database.connections import reader
+from pipestate.verify.report import Gate, Verdict
 from pipestate.verify.run import run_views
 from pipestate.verify.select import find_phases
-from pipestate.verify.verdict import Verdict
+from support.runbook_samples import NOWHERE, block, explained, page, run, shown, write
+from support.servers import Database
 
 FRONT = "  one: {}\n  two: {}\n"
 TWO = "\n## Phase: two\n\n"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from books import NOWHERE, block, explained, page, run, shown, write
-from pipestate.chain.calls import Calls
 from pipestate.cli.output import Format, render
-from pipestate.db import reader
+from pipestate.database.connections import reader
+from pipestate.project.find import Calls
 from pipestate.verify.read import read
-from pipestate.verify.rows import QueryFailed
 from pipestate.verify.run import run_views
 from pipestate.verify.select import find_phases
+from pipestate.verify.values import QueryFailed
+from support.runbook_samples import NOWHERE, block, explained, page, run, shown, write
+from support.servers import Database
 
 # Each is a value of PostgreSQL that Python's types, or psycopg2's way into them, cannot hold.
 UNREADABLE = [
@@ -50,7 +50,7 @@ GROWTH = """
 import sys
 from resource import RUSAGE_SELF, getrusage
 from sqlalchemy import make_url
-from pipestate.db import reader
+from pipestate.database.connections import reader
 from pipestate.verify.read import read
 
 def peak():

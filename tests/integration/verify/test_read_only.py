@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from bed import Database
-from pipestate.db import reader
-from pipestate.errors import PipestateError
-from pipestate.runbook.plainread import objections
+from pipestate.core.errors import PipestateError
+from pipestate.database.connections import reader
+from pipestate.runbook.statement import objections
+from support.servers import Database
 
 WRITES = {
     "postgresql": [
@@ -101,7 +101,7 @@ def test_the_lint_refuses_plain_writes_too(statement: str) -> None:
 
 
 def test_the_documented_role_can_verify_and_nothing_else(pg: Database) -> None:
-    """The SQL of docs/read-only-role.md, as far as it matters here."""
+    """The SQL of docs/how-to/roles.md, as far as it matters here."""
     prepare(pg)
     role = f"reader_{pg.url.database}"
     pg.run(

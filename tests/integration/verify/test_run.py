@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from bed import Database
-from books import block, explained, page, run, write
-from pipestate.chain.position import Position
-from pipestate.errors import Unreachable
+from pipestate.core.errors import Unreachable
+from pipestate.project.graph import Position
 from pipestate.verify.report import Gate
 from pipestate.verify.run import verify
+from support.runbook_samples import block, explained, page, run, write
+from support.servers import Database
 
 
 def only(
@@ -176,7 +176,7 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
 
     book = write(tmp_path, page(block("SELECT 1 AS x")))
     url = parse_url("postgresql://app:s3cr3t@127.0.0.1:1/x")
-    from books import NOWHERE
+    from support.runbook_samples import NOWHERE
 
     with pytest.raises(Unreachable) as caught:
         verify(url, [(book, book.phases[0])], lambda _: NOWHERE)
@@ -206,7 +206,7 @@ def test_a_server_that_goes_away_in_the_middle(pg: Database, tmp_path: Path) -> 
 def test_a_sqlite_file_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
     from sqlalchemy import URL
 
-    from books import NOWHERE
+    from support.runbook_samples import NOWHERE
 
     path = tmp_path / "none.sqlite"
     book = write(tmp_path, page(block("SELECT 1 AS x")))

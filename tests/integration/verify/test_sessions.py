@@ -2,8 +2,8 @@
 
 from sqlalchemy import Connection
 
-from bed import Database
-from pipestate import db
+from pipestate.database import connections as db
+from support.servers import Database
 
 WANTED = {"TimeZone": "UTC", "standard_conforming_strings": "on", "row_security": "off"}
 

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bed import Database, Postgres
-from pipestate.db import reader, shared_engine
-from pipestate.errors import Unreachable
+from pipestate.core.errors import Unreachable
+from pipestate.database.connections import reader, shared_engine
+from support.servers import Database, Postgres
 
 
 @pytest.fixture

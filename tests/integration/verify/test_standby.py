@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from attacks.sessions import is_running, wait_until
-from bed import Database, memory
-from books import block, page, run, write
-from fleets import APPROVAL, asked, project_in
-from pipestate.embedded import embedded_server
-from pipestate.errors import Unreachable
-from programs import run_program
-from shops import Shop, open_shop
-from standby import catch_up, standby_of
+from pipestate.core.errors import Unreachable
+from pipestate.database.embedded import embedded_server
+from support.fleets import APPROVAL, asked, project_in
+from support.programs import run_program
+from support.runbook_samples import block, page, run, write
+from support.servers import Database, memory
+from support.shop_project import Shop, open_shop
+from support.standby import catch_up, standby_of
 
 pytestmark = pytest.mark.scene
 
@@ -114,7 +114,7 @@ def test_what_writes_is_refused_with_one_sentence(at_work: Pair, command: str) -
 
 def test_a_purge_finds_nothing_that_it_could_drop(pair: Pair) -> None:
     code, _, stderr = pair.pipestate("purge", "--older-than", "1m", "--yes")
-    assert (code, stderr) == (0, "nothing in the archive is older than 1m\n")
+    assert (code, stderr) == (0, "nothing was soft-dropped longer than 1m ago\n")
 
 
 @pytest.mark.parametrize("environment", [None, "per_migration"])
@@ -132,7 +132,7 @@ def test_a_fleet_may_hold_both(pair: Pair) -> None:
     project = project_in(pair.shop.root)
     lines = [f"primary = {pair.primary.text}", f"standby = {pair.standby.text}"]
     fleet, answers = asked(project, lines)
-    assert (fleet.exit_code, len(fleet.groups), fleet.repeated, fleet.drifts) == (0, 1, (), ())
+    assert (fleet.exit_code, len(fleet.groups), fleet.repeated, fleet.drifted) == (0, 1, (), ())
     assert any("this is a standby" in warning for warning in answers["standby"].warnings)
     assert not any("standby" in warning for warning in answers["primary"].warnings)
 

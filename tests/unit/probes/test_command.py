@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attacks.sessions import wait_until
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.probes.command import probe
 
 

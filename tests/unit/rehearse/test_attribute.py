@@ -2,8 +2,8 @@
 
 from pipestate.rehearse.attribute import attribute
 from pipestate.rehearse.clone import Server, Table
-from pipestate.rehearse.felt import TableFelt
-from pipestate.rehearse.trace import Begun, GateAsked, Lock, Statement, Trace
+from pipestate.rehearse.impact import TableImpact
+from pipestate.rehearse.trace import Begun, GateOutcome, Lock, Statement, Trace
 from pipestate.rehearse.watch import READER, WRITER, Seen, Sighting, Wait
 
 ORDERS = Table(20000, "public.orders", "orders", 1000, 8192, 20000)
@@ -26,7 +26,7 @@ def traced(*statements: Statement, ended: float, done: float) -> Trace:
     return Trace(list(statements), begun, [(1, ended)], done_at=done)
 
 
-def only_table(trace: Trace, seen: Seen) -> TableFelt:
+def only_table(trace: Trace, seen: Seen) -> TableImpact:
     (table,) = [table for revision in attribute(trace, seen, [ORDERS]) for table in revision.tables]
     return table
 
@@ -99,11 +99,11 @@ def test_autovacuum_is_not_the_migration() -> None:
 def test_the_looks_at_one_gate_are_one_line() -> None:
     trace = traced(statement("b2", 7, 1.0, 2.0), ended=2.1, done=2.1)
     trace.gates += [
-        GateAsked("b2", "orders/ready", "closed", ("quiet", "soak")),
-        GateAsked("b2", "orders/ready", "open", ()),
+        GateOutcome("b2", "orders/ready", "closed", ("quiet", "soak")),
+        GateOutcome("b2", "orders/ready", "open", ()),
     ]
     (revision,) = attribute(trace, Seen(), [ORDERS])
-    assert revision.gates == (GateAsked("b2", "orders/ready", "closed", ("quiet", "soak")),)
+    assert revision.gates == (GateOutcome("b2", "orders/ready", "closed", ("quiet", "soak")),)
 
 
 def test_nothing_has_begun() -> None:

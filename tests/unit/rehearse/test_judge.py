@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from felts import made_statement, made_table
-from pipestate.rehearse.felt import LimitVerdict, Met, OverLimit, RevisionFelt, TableFelt
+from pipestate.rehearse.impact import LimitFinding, LimitVerdict, LockEncounter, RevisionImpact, TableImpact
 from pipestate.rehearse.judge import judge, judge_file
+from support.rehearsal_results import made_statement, made_table
 
 
-def found(table: TableFelt, *, limit: float = 500, floor: float = 100) -> tuple[OverLimit, ...]:
-    return judge([RevisionFelt("b2", "versions/b2.py", 2000.0, (table,))], limit, floor)
+def found(table: TableImpact, *, limit: float = 500, floor: float = 100) -> tuple[LimitFinding, ...]:
+    return judge([RevisionImpact("b2", "versions/b2.py", 2000.0, (table,))], limit, floor)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,48 @@ def test_a_rewrite_outranks_what_the_statement_looks_like() -> None:
     assert finding.what == "rewrites the table under its lock"
 
 
+@pytest.mark.parametrize(
+    ("sql", "instead"),
+    [
+        (
+            "ALTER TABLE orders ADD COLUMN token uuid DEFAULT gen_random_uuid()",
+            "the column without its default",
+        ),
+        ('ALTER TABLE orders ADD "Token" uuid DEFAULT gen_random_uuid()', "the column without its default"),
+        ("ALTER TABLE orders ALTER COLUMN id SET DATA TYPE bigint", "a Contract for the old one"),
+        ("ALTER TABLE orders ADD COLUMN a int, ALTER id TYPE bigint", "a Contract for the old one"),
+        ("TRUNCATE orders", "a time when nobody needs the table"),
+    ],
+)
+def test_the_advice_for_a_rewrite_fits_what_it_changes(sql: str, instead: str) -> None:
+    (finding,) = found(made_table(sql, rewritten=True))
+    assert instead in finding.instead
+    assert ("Contract" in finding.instead) == ("TYPE" in sql)
+
+
+def test_every_finding_of_a_revision_is_listed() -> None:
+    """The index took less time than the rewrite, and was hidden behind it."""
+    rewrite = made_statement("ALTER TABLE orders ADD COLUMN token uuid DEFAULT gen_random_uuid()")
+    index = replace(made_statement("CREATE INDEX i ON orders (note)"), source="versions/b2.py:9", end=0.4)
+    noise = replace(made_statement("UPDATE alembic_version SET version_num = 'b2'"), end=0.02)
+    plain = made_statement("SELECT pg_sleep(1)")
+    table = made_table(
+        rewritten=True,
+        spent_by=rewrite,
+        rewritten_by=rewrite,
+        statements=(rewrite, plain, index, index, noise),
+    )
+    first, second = found(table)
+    assert first.what.startswith("rewrites the table")
+    assert (second.source, second.what) == (
+        "versions/b2.py:9",
+        "builds an index under a lock that stops writers",
+    )
+    swapped = found(replace(table, spent_by=index))
+    assert [each.source for each in swapped] == ["versions/b2.py:9", "versions/b2.py:7"]
+    assert swapped[1].what.startswith("rewrites the table")
+
+
 def test_a_lock_that_outlives_its_revision_is_that_revisions() -> None:
     index = made_statement("CREATE INDEX i ON other (note)")
     later = replace(index, revision="c3", source="versions/c3.py:9", start=1.0)
@@ -60,15 +102,15 @@ def test_an_unbounded_request_fails_whatever_it_holds() -> None:
     assert "without a lock_timeout" in finding.what
 
 
-def test_a_patient_request_may_make_everybody_wait_as_long() -> None:
+def test_a_long_lock_timeout_may_make_everybody_wait_as_long() -> None:
     (finding,) = found(made_table(lock_timeout_ms=60_000.0, writer_ms=1.0))
     assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
 
 
-def test_a_request_that_was_seen_to_wait_longer_than_the_limit_is_too_patient() -> None:
+def test_a_request_that_was_seen_to_wait_longer_than_the_limit_is_reported() -> None:
     """It has no lock_timeout, and gave up all the same: a statement_timeout does that."""
-    met = Met("b2", "orders", gave_up=True, waited_ms=900.0)
-    (finding,) = found(made_table(lock_timeout_ms=0.0, unbounded=True, writer_ms=1.0, met=met))
+    encounter = LockEncounter("b2", "orders", gave_up=True, waited_ms=900.0)
+    (finding,) = found(made_table(lock_timeout_ms=0.0, unbounded=True, writer_ms=1.0, encounter=encounter))
     assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
 
 
@@ -109,6 +151,6 @@ def test_a_table_that_was_not_probed_is_judged_by_how_long_it_was_held() -> None
 
 
 def test_on_sqlite_the_revision_itself_is_the_wait() -> None:
-    slow = RevisionFelt("b2", "versions/b2.py", 2000.0, slowest=made_statement("SELECT 1"))
-    (finding,) = judge_file([slow, RevisionFelt("c3", "versions/c3.py", 10.0)], 500)
+    slow = RevisionImpact("b2", "versions/b2.py", 2000.0, slowest=made_statement("SELECT 1"))
+    (finding,) = judge_file([slow, RevisionImpact("c3", "versions/c3.py", 10.0)], 500)
     assert (finding.revision, finding.table, finding.source) == ("b2", "the file", "versions/b2.py:7")

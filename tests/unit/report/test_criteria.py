@@ -1,8 +1,8 @@
 import pytest
 
-from pipestate.report.criteria import limits, observation_limits, satisfied
+from pipestate.report.series import limits, observation_limits, satisfied
+from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check
-from pipestate.runbook.require import parse_requirement
 
 
 def check(sql: str, require: str) -> Check:

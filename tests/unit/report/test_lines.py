@@ -1,7 +1,8 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pipestate.ledger.history import Entry
-from pipestate.report.lines import fold, fold_records
+from pipestate.report.gather import fold
 
 NOON = datetime(2026, 11, 4, 12, tzinfo=UTC)
 
@@ -10,14 +11,23 @@ def entry(hour: int, what: str = "book/one open", *, who: str = "cron", day: int
     return Entry(NOON.replace(hour=hour, day=day), 1, "verify", who, what, "a1")
 
 
-def test_what_is_the_same_on_one_day_is_one_line_at_its_newest_time() -> None:
-    (line,) = fold([entry(18), entry(12), entry(6)])
-    assert (line.at.hour, line.times) == (18, 3)
+def test_equal_entries_in_a_row_are_one_line_at_their_newest_time() -> None:
+    (line,) = fold([entry(18), entry(12), entry(6, day=3)])
+    assert (line.at.hour, line.since.day, line.times) == (18, 3, 3)
 
 
-def test_another_day_person_or_answer_is_another_line() -> None:
+def test_another_person_or_answer_begins_another_line() -> None:
     entries = [entry(18), entry(12, "book/one closed"), entry(11, who="mira"), entry(6), entry(6, day=3)]
-    assert [line.times for line in fold(entries)] == [2, 1, 1, 1]
+    assert [line.times for line in fold(entries)] == [1, 1, 1, 2]
+
+
+def test_an_upgrade_before_and_after_a_downgrade_is_two_lines() -> None:
+    """Revisions that went up, down and up again happened in that order."""
+    ups = [
+        replace(entry(hour, "0.1 s"), kind="upgrade", revision=each) for hour, each in ((9, "b2"), (8, "a1"))
+    ]
+    again = [replace(each, at=each.at.replace(hour=each.at.hour - 5)) for each in ups]
+    assert [line.times for line in fold([*ups, *again])] == [1, 1, 1, 1]
 
 
 def test_records_of_a_phase_are_one_line_until_the_answer_changes() -> None:
@@ -28,7 +38,7 @@ def test_records_of_a_phase_are_one_line_until_the_answer_changes() -> None:
     ]
     others = [entry(7, "book/two open", day=day) for day in (9, 8, 7)]
     entries = sorted([*days, *others], key=lambda each: each.at, reverse=True)
-    found = [(line.what, line.times, line.at.day, line.since.day) for line in fold_records(entries)]
+    found = [(line.what, line.times, line.at.day, line.since.day) for line in fold(entries)]
     assert found == [
         ("book/two open", 3, 9, 7),
         ("book/one open", 2, 9, 8),

@@ -4,14 +4,14 @@ from pipestate.report.series import (
     MOST_POINTS,
     Point,
     Series,
-    Stretch,
+    TimeSpan,
     Window,
     extremes,
     gaps,
-    in_stretches,
+    in_time_spans,
     thin,
 )
-from pipestate.runbook.require import Comparison
+from pipestate.runbook.criterion import Comparison
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 WINDOW = Window(START, START + timedelta(days=30))
@@ -23,7 +23,7 @@ def after(*, days: float = 0, hours: float = 0) -> datetime:
 
 
 def series(*points: Point, records: int | None = None) -> Series:
-    return Series("book/one/c", "n", (Stretch(BELOW_5, points),), records or len(points))
+    return Series("book/one/c", "n", (TimeSpan(BELOW_5, points),), records or len(points))
 
 
 def daily(*days: float) -> Series:
@@ -49,7 +49,7 @@ def test_many_points_are_thinned_to_a_bounded_number_that_keeps_lowest_and_highe
 def test_points_of_another_criterion_begin_another_stretch() -> None:
     points = [Point(after(days=day), 0) for day in range(4)]
     criteria = [BELOW_5, BELOW_5, NONE_AT_ALL, BELOW_5]
-    found = in_stretches(zip(criteria, points, strict=True))
+    found = in_time_spans(zip(criteria, points, strict=True))
     assert [(each.comparisons, len(each.points)) for each in found] == [
         (BELOW_5, 2),
         (NONE_AT_ALL, 1),

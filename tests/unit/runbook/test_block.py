@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check, Level, Phase, View
-from pipestate.runbook.require import parse_requirement
 
 Lint = Callable[[str], list[tuple[int, str]]]
 

@@ -3,8 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from pipestate.runbook.directives import has_directives, mentions_directives, read_directives
-from pipestate.runbook.finding import Findings
 from pipestate.runbook.markdown import Fence
+from pipestate.runbook.model import Findings
 
 
 def read(content: str) -> tuple[dict[str, str] | None, str | None, list[str]]:

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipestate.errors import RunbookError
+from pipestate.core.errors import RunbookError
 from pipestate.runbook.parse import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from long import times
-from pipestate.errors import ConfigError, RunbookError
-from pipestate.runbook.finding import Finding
+from pipestate.core.errors import ConfigError, RunbookError
 from pipestate.runbook.lint import findings, lint, load
+from pipestate.runbook.model import Finding
+from support.long_form import times
 
 Lint = Callable[[str], list[tuple[int, str]]]
 

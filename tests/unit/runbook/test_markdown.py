@@ -1,6 +1,6 @@
 import pytest
 
-from pipestate.runbook.markdown import MAX_NESTING, Fence, FrontMatter, Heading, Task, Unread, blocks
+from pipestate.runbook.markdown import MAX_NESTING, Fence, FrontMatter, Heading, Prose, Task, Unread, blocks
 
 
 def test_blocks_come_in_order_with_the_line_where_each_begins() -> None:
@@ -9,6 +9,7 @@ def test_blocks_come_in_order_with_the_line_where_each_begins() -> None:
     assert list(blocks(source)) == [
         FrontMatter(1, "a: b"),
         Heading(4, 1, "Title", nested=False),
+        Prose(6, "text"),
         Heading(8, 2, "Phase: x", nested=False),
         Task(10, "[ ] word"),
         Fence(12, "sql", "SELECT 1\n", closed=True),
@@ -35,7 +36,7 @@ def test_the_language_is_the_first_word_in_lower_case(mark: str, info: str, lang
 
 
 def test_a_fence_in_a_list_item_loses_its_indentation_and_keeps_its_line() -> None:
-    [fence] = blocks("1. step\n\n   ```sql\n   SELECT 1\n     FROM a\n   ```\n")
+    [_, fence] = blocks("1. step\n\n   ```sql\n   SELECT 1\n     FROM a\n   ```\n")
 
     assert fence == Fence(3, "sql", "SELECT 1\n  FROM a\n", closed=True)
 

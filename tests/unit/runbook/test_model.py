@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
+from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check, Evidence, Phase, SignOff, View, is_id, variant
-from pipestate.runbook.require import parse_requirement
 
 
 def make_check(id: str = "stuck-sites", *, dialect: str | None = None, line: int = 1) -> Check:

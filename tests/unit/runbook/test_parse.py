@@ -1,5 +1,6 @@
 import hashlib
 import pickle
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -7,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.errors import ConfigError, PipestateError, RunbookError
-from pipestate.runbook.model import Check, Evidence, Phase, SignOff
+from pipestate.core.errors import ConfigError, PipestateError, RunbookError
+from pipestate.runbook.criterion import Comparison, Requirement
+from pipestate.runbook.model import Advice, Check, Evidence, Phase, SignOff
 from pipestate.runbook.parse import collect, parse, read
-from pipestate.runbook.require import Comparison, Requirement
 
 Lint = Callable[[str], list[tuple[int, str]]]
 
@@ -99,6 +100,7 @@ def test_a_runbook_becomes_frozen_values() -> None:
                         ),
                     ),
                     block="runbooks/sample.md:23",
+                    advice=Advice("Look around, if you like:", "runbooks/sample.md:34"),
                 ),
             ),
             views=(),
@@ -213,7 +215,11 @@ def test_a_check_in_a_list_item_keeps_its_line_and_loses_its_indentation(
     "body",
     [
         "````markdown\n```sql\n-- check: a\n```\n````\n",
-        "```text\n-- check: a\nSELECT 1\n```\n",
+        "```text\n# check: a\nSELECT 1\n```\n",
+        "```sql\n-- check that nobody writes, then go on\n-- view from above\nSELECT 1;\n```\n",
+        "Wait for `quiet` (7 days on record), and\n`soak` (a week).\n",
+        "- check: the log\n- `done` (see above): then go on\n",
+        "Tick the checkbox in the console.\n\n— from: the book of rules\n",
         "```bash\npsql -c 'SELECT 1'\n```\n",
         "```\nSELECT 1\n```\n",
         "```sql\nDROP TABLE a; DROP TABLE b;\n```\n",
@@ -247,7 +253,7 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
         (
             "```sql\n\n— view: a\nSELECT 1\n```\n",
             3,
-            "`—` is no comment of SQL, so this line is not read: write `--`",
+            "`—` is no comment of SQL, so this line is not read: write `-- view: a`",
         ),
         (
             "```sql+jinja\n-- view: a\nSELECT 1\n```\n",
@@ -302,3 +308,126 @@ def test_ten_thousand_blocks_are_read() -> None:
 
     assert len(phase.checks) == 10_000
     assert phase.checks[-1].line == 7 + 6 * 9_999
+
+
+SIGNED = "`backup-taken` (24h): A backup lies elsewhere."
+CHECKED = "-- check: late\n-- require: rows = 0\nSELECT 1;\n"
+NO_SIGN_OFF = "this looks like a sign-off and is none: write `- [ ] `restore-tested` (24h)"
+NO_COMMENT = "is no comment of SQL, so this line is not read: write `-- check: late`"
+TOP = "a directive is read only at the top of a fence: write it below ```sql"
+UNREAD = {
+    "no space": (f"-[ ] {SIGNED}", NO_SIGN_OFF),
+    "a dash": (f"– [ ] {SIGNED}", NO_SIGN_OFF),
+    "a bullet": (f"• [ ] {SIGNED}", NO_SIGN_OFF),
+    "escaped": (f"- \\[ \\] {SIGNED}", NO_SIGN_OFF),
+    "bold": (f"- **[ ]** {SIGNED}", NO_SIGN_OFF),
+    "no space behind": (f"- [ ]{SIGNED}", NO_SIGN_OFF),
+    "a minus in the box": (f"- [-] {SIGNED}", NO_SIGN_OFF),
+    "a tick in the box": (f"- [✓] {SIGNED}", NO_SIGN_OFF),
+    "a box of unicode": (f"- ☐ {SIGNED}", NO_SIGN_OFF),
+    "round brackets": (f"- ( ) {SIGNED}", NO_SIGN_OFF),
+    "full width": (f"- ［ ］ {SIGNED}", NO_SIGN_OFF),
+    "a paragraph": (f"[ ] {SIGNED}", NO_SIGN_OFF),
+    "within a paragraph": (f"Text.\n[ ] {SIGNED}", NO_SIGN_OFF),
+    "a table": (f"| a | b |\n|---|---|\n| [ ] | {SIGNED} |", NO_SIGN_OFF),
+    "a quote": (f"> [ ] {SIGNED}", NO_SIGN_OFF),
+    "no box": (f"- {SIGNED}", NO_SIGN_OFF),
+    "html": (f"<ul><li>[ ] {SIGNED}</li></ul>", HIDDEN),
+    "an input": (f'<input type="checkbox"> {SIGNED}', NO_SIGN_OFF),
+    "fence text": (
+        f"```text\n{CHECKED}```",
+        "a check stands in a fence ```text: write ```sql, no other runs",
+    ),
+    "fence bash": (
+        f"```bash\n{CHECKED}```",
+        "a check stands in a fence ```bash: write ```sql, no other runs",
+    ),
+    "two marks": (f"``sql\n{CHECKED}``", TOP),
+    "no fence": (CHECKED, TOP),
+    "hyphens": (f"```sql\n{CHECKED.replace('--', '‑‑')}```", NO_COMMENT),
+    "minus signs": (f"```sql\n{CHECKED.replace('--', '−')}```", NO_COMMENT),
+    "one dash": (f"```sql\n{CHECKED.replace('--', '-')}```", NO_COMMENT),
+    "a comment of C": ("```sql\n/* check: late */\nSELECT 1;\n```", "`/*` holds no directives"),
+    "lines in a comment": ("```sql\n/*\ncheck: late\n*/\nSELECT 1;\n```", "`/*` holds no directives"),
+    "no colon": (
+        f"```sql\n{CHECKED.replace(':', '')}```",
+        "`-- check late` is not read: write `-- check: late`",
+    ),
+    "equals": (f"```sql\n{CHECKED.replace(':', ' =')}```", "`-- check = late` is not read"),
+    "a wide colon": (f"```sql\n{CHECKED.replace(':', '：')}```", "`-- check： late` is not read"),
+    "a mark before": (f"```sql\n{CHECKED.replace('check', '@check')}```", "`-- @check: late` is not read"),
+    "misspelt": ("```sql\n-- chekc: late\nSELECT 1;\n```", "did you mean `-- check:`?"),
+    "behind SQL": ("```sql\nSELECT 1; -- check: late\n```", "`-- check: late` stands behind SQL"),
+    "html comment": ("<!-- check: late -->", HIDDEN),
+    "html in capitals": (f"<details>\n```sql\n{CHECKED.upper()}```\n</details>", HIDDEN),
+    "again without a space": (
+        "-again: `one/late`",
+        "`again:` is not read here: write `- again: `phase/check`",
+    ),
+    "again with a dash": ("– again: `one/late`", "`again:` is not read here: write `- again: `phase/check`"),
+}
+
+
+@pytest.mark.parametrize(("body", "message"), UNREAD.values(), ids=UNREAD)
+def test_lint_says_what_it_did_not_read(body: str, message: str, findings_in: Lint) -> None:
+    found = findings_in(f"{body}\n")
+    assert any(message in each for _, each in found), found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "```sql\n{}SELECT 1;\n```\n",
+        "```sql\n-- check: a\n-- require: rows = 0\nSELECT 1;\n{}```\n",
+        "<!--\n{}-->\n",
+        "    a\n{}    b\n",
+        "{}",
+    ],
+)
+@pytest.mark.parametrize("blank", ["\n", " ", "   \n"])
+def test_a_page_of_blank_lines_is_read_at_once(body: str, blank: str, findings_in: Lint) -> None:
+    """Ran for minutes where a pattern of many lines began with any space."""
+    began = time.process_time()
+    findings_in(body.format(blank * 40_000))
+    assert time.process_time() - began < 5
+
+
+def advice_on(*below: str) -> str | None:
+    """Return the advice of a check that is followed by these blocks."""
+    head = "---\nrunbook: b\nphases:\n  one: {from: base}\n---\n## Phase: one\n\n"
+    block = "```sql\n-- check: a\n-- require: rows = 0\nSELECT 1 WHERE false;\n```"
+    (phase,) = parse(head + "\n\n".join((block, *below)) + "\n", "b.md").phases
+    (check, *_) = phase.checks
+    assert isinstance(check, Check)
+    return f"{check.advice.source} {check.advice.text}" if check.advice else None
+
+
+EVIDENCE = "```sql\n-- explains: a\nSELECT 2;\n```"
+SECOND = "```sql\n-- check: b\n-- require: rows = 0\nSELECT 3 WHERE false;\n```"
+
+
+@pytest.mark.parametrize(
+    ("below", "advice"),
+    [
+        (("Restart it,\nthen wait.", "More."), "b.md:14 Restart it, then wait."),
+        (("### The next one", "Its reason."), None),
+        (("**The next one holds.**", SECOND), None),
+        ((SECOND, "Of the second."), None),
+        (("- [ ] `told` (24h): somebody was told", "Below."), None),
+        ((), None),
+    ],
+    ids=["paragraph", "heading", "bold", "next check", "sign-off", "nothing"],
+)
+def test_the_paragraph_under_a_check_is_its_advice(below: tuple[str, ...], advice: str | None) -> None:
+    assert advice_on(*below) == advice
+
+
+def test_advice_stands_behind_the_evidence_and_comes_along_with_again_and_variants() -> None:
+    page = SAMPLE.replace("- [ ] `backup", f"{SECOND}\n\nAsk the owner.\n\n- [ ] `backup").replace(
+        "Less than one", "- again: `preflight/b`\n\nLess than one"
+    )
+    variants = "## Phase: preflight\n\n```sql\n-- check: b\nSELECT 4 WHERE false;\n```\n"
+    runbook = parse(page, "sample.md", variants)
+    advice = [check.advice for phase in runbook.phases for check in phase.checks if isinstance(check, Check)]
+    owner = Advice("Ask the owner.", "sample.md:22")
+    assert advice == [owner, owner, owner, owner, Advice("Look around, if you like:", "sample.md:44")]

@@ -108,6 +108,6 @@ def test_a_gate_that_nothing_could_close_is_told(findings_of: Lint) -> None:
     text = "---\nrunbook: sample\nphases:\n  one: {opens: ['0006']}\n---\n\n## Phase: one\n\n"
 
     assert findings_of(text + warning) == [
-        (7, "phase one opens 0006 but has no blocking check: its gate could never be closed")
+        (7, "phase one opens 0006 but has no blocking check: its gate could never open")
     ]
     assert findings_of(text + warning + signoff("b")) == []

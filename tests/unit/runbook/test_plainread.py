@@ -1,6 +1,6 @@
 import pytest
 
-from pipestate.runbook.plainread import explains, objections
+from pipestate.runbook.statement import explains, objections
 
 FUNCTIONS = [
     "nextval",

@@ -3,8 +3,8 @@ from datetime import timedelta
 
 import pytest
 
+from pipestate.runbook.block import duration
 from pipestate.runbook.model import Phase, SignOff
-from pipestate.runbook.signoff import duration
 
 Lint = Callable[[str], list[tuple[int, str]]]
 

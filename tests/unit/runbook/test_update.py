@@ -32,6 +32,10 @@ def backfill(sql: str, *, table: str = "orders", key: str = "id") -> Backfill:
         "WHERE o.id BETWEEN :first AND :last AND (o.a IS NULL OR o.b IS NULL);",
         "UPDATE orders SET at = old::timestamptz, note = ':first' WHERE orders.id BETWEEN :first AND :last AND at IS NULL;",
         "UPDATE orders SET n = CASE WHEN paid THEN 1 END WHERE CASE WHEN a OR b THEN n END = 0 AND id BETWEEN :first AND :last;",
+        "INSERT INTO lines (order_id) SELECT o.id FROM orders AS o LEFT JOIN lines l ON l.order_id = o.id "
+        "WHERE l.order_id IS NULL AND o.id BETWEEN :first AND :last ON CONFLICT DO NOTHING;",
+        "INSERT INTO s.lines SELECT id, n IS DISTINCT FROM 1 FROM orders WHERE id BETWEEN :first AND :last AND "
+        "NOT EXISTS (SELECT 1 FROM s.lines l WHERE l.order_id = orders.id OR l.x);",
         "update Orders set n = 1 where ORDERS.ID between :first and :last and n is null;",
     ],
 )
@@ -43,6 +47,24 @@ def test_one_update_over_a_range_of_its_key_is_right(sql: str, findings_in: Call
     ("sql", "said"),
     [
         ("SELECT 1;", "begins with SELECT: a backfill is an UPDATE"),
+        ("INSERT INTO lines VALUES (1);", "inserts rows that it does not read"),
+        ("INSERT INTO lines SELECT id FROM orders;", "has no WHERE"),
+        (
+            "INSERT INTO lines SELECT id FROM lines WHERE id BETWEEN :first AND :last AND n = 0;",
+            "reads lines, and",
+        ),
+        (
+            "INSERT INTO orders SELECT id FROM orders WHERE id BETWEEN :first AND :last AND n = 0;",
+            "inserts into orders",
+        ),
+        (
+            "INSERT INTO lines SELECT id FROM orders WHERE id BETWEEN :first AND :last ON CONFLICT DO NOTHING;",
+            "has no condition beside the range",
+        ),
+        (
+            "INSERT INTO lines SELECT n FROM orders WHERE id BETWEEN :first AND :last AND n = 0 GROUP BY 1;",
+            "has a GROUP",
+        ),
         (f"{GOOD} DELETE FROM orders;", "2 statements in one block"),
         ("UPDATE orders SET n = 1;", "has no WHERE: write `WHERE id BETWEEN :first AND :last AND …`"),
         ("UPDATE orders SET n = 1 WHERE n IS NULL;", "does not use the range"),

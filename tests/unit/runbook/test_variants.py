@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.errors import RunbookError
+from pipestate.core.errors import RunbookError
 from pipestate.runbook.files import without_page
 from pipestate.runbook.lint import lint, load
 from pipestate.runbook.model import Check, Phase

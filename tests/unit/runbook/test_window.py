@@ -1,6 +1,6 @@
 import pytest
 
-from pipestate.runbook.window import is_length, stands_in, stretched
+from pipestate.runbook.directives import is_length, stands_in, with_length
 
 SQL = "SELECT '24 hours' AS \"24 hours\", interval '124 hours', '24 hourspan', 24 hours -- 24 hours"
 
@@ -19,7 +19,7 @@ def test_anything_else_is_none(text: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["postgresql", "sqlite", None])
 def test_only_whole_lengths_inside_literals_are_replaced(dialect: str | None) -> None:
-    assert stretched(SQL, "24 hours", "2 days", dialect) == SQL.replace(
+    assert with_length(SQL, "24 hours", "2 days", dialect) == SQL.replace(
         "SELECT '24 hours'", "SELECT '2 days'"
     )
 
@@ -36,7 +36,7 @@ def test_only_whole_lengths_inside_literals_are_replaced(dialect: str | None) ->
 )
 def test_a_length_stands_in_a_literal(sql: str, dialect: str | None) -> None:
     assert stands_in(sql, "24 hours", dialect)
-    assert "48 hours" in stretched(sql, "24 hours", "48 hours", dialect)
+    assert "48 hours" in with_length(sql, "24 hours", "48 hours", dialect)
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_elsewhere_it_does_not(sql: str) -> None:
 def test_every_occurrence_is_replaced() -> None:
     sql = "SELECT a FROM b WHERE c > now() - interval '24 hours' AND d > now() - interval '24 hours'"
 
-    assert stretched(sql, "24 hours", "7 days", None) == sql.replace("24 hours", "7 days")
+    assert with_length(sql, "24 hours", "7 days", None) == sql.replace("24 hours", "7 days")

@@ -1,9 +1,9 @@
-"""The backfill: sites that stood still in OCR get counters that tell what is in the storage directory.
+"""Backfill of the pipeline: sites stalled in OCR get counters from the storage directory.
 
-1. `plan` reads the stale rows of `site_progress`, counts the documents of each site, and decides (decide.py)
-   what becomes of it. It cannot write.
-2. `apply` writes exactly that, in batches, one transaction each (batch.py). What moved on in the meantime
-   stays as it is, and so a second run, a killed one, or two at once do no harm.
+1. `plan` reads the stale rows of `site_progress`, counts the documents of each site, and decides
+   (stale_rows.py) about it. It is read-only.
+2. `apply` writes exactly that plan, in batches of one transaction each (batch.py). Sites that changed in the
+   meantime stay unchanged, so repeated, killed or concurrent runs are safe.
 """
 
 import time
@@ -12,20 +12,27 @@ from datetime import timedelta
 
 from sqlalchemy import URL
 
-from pipestate import db
-from pipestate.backfill.pace import fixed_or_adapted
-from pipestate.errors import ConfigError
+from pipestate.backfill.forecast import fixed_or_adapted
+from pipestate.core.errors import ConfigError
+from pipestate.core.progress import Progress, no_progress
+from pipestate.database import connections as db
 from pipestate.pipeline.backfill import batch, stale_rows
-from pipestate.pipeline.backfill.decide import SiteCounts, StaleRow, decide_counts, decide_unread
-from pipestate.pipeline.backfill.storage_check import Counted, DocumentTally, require_known_sites
+from pipestate.pipeline.backfill.stale_rows import (
+    Counted,
+    DocumentTally,
+    SiteCounts,
+    StaleRow,
+    decide_counts,
+    decide_unread,
+    require_known_sites,
+)
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
+from pipestate.pipeline.stages import THRESHOLD
 from pipestate.pipeline.storage import StorageError
-from pipestate.pipeline.threshold import THRESHOLD
-from pipestate.progress import Progress, untold
 
 __all__ = ["LARGEST_BATCH", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
 
-LARGEST_BATCH = 10_000  # beyond, batches get slower, and workers wait for the rows of one
+LARGEST_BATCH = 10_000  # larger batches are slower, and workers wait for their rows
 OUTCOMES = (
     SubjectOutcome.MIGRATED,
     SubjectOutcome.EMPTY,
@@ -37,15 +44,15 @@ OUTCOMES = (
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan(Plan[SiteCounts]):
-    """The results in the order of their subdomains, and the age that made the rows stale."""
+    """Results in the order of their subdomains, and the age that made the rows stale."""
 
     threshold: timedelta
 
 
 def plan(
-    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = untold
+    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = no_progress
 ) -> BackfillPlan:
-    """Decide about every stale row; refuse a storage directory that cannot be the right one."""
+    """Decide about every stale row; refuse an implausible storage directory."""
     total = stale_rows.count(url, threshold)
     require_known_sites(url, storage)
     tally = DocumentTally()
@@ -58,11 +65,11 @@ def plan(
 
 
 def apply(
-    url: URL, plan: BackfillPlan, *, batch_size: int | None = None, on_progress: Progress = untold
+    url: URL, plan: BackfillPlan, *, batch_size: int | None = None, on_progress: Progress = no_progress
 ) -> list[Result[SiteCounts]]:
-    """Write the plan; a result differs from it where the world moved on, or where a row was refused.
+    """Write the plan; a result differs from it if the site changed or its row was refused.
 
-    Without a size, a batch has as many sites as are written in about 200 ms.
+    Without a size, a batch has the number of sites that takes about 200 ms.
     """
     require_batch_size(batch_size)
     to_do, end = plan.to_do, 0
@@ -78,7 +85,7 @@ def apply(
 
 
 def require_batch_size(size: int | None) -> None:
-    """Refuse a size that is no number of sites, or that would make workers wait."""
+    """Refuse an invalid number of sites, or one that would make workers wait."""
     if size is not None and not 1 <= size <= LARGEST_BATCH:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 

@@ -1,25 +1,23 @@
-"""One batch of a backfill: a transaction that writes what is still to be written, and says what was not."""
+"""One batch of a backfill: a transaction that writes the pending sites and returns the others."""
 
 from datetime import timedelta
 
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InternalError, OperationalError
 
-from pipestate.errors import Unreachable
-from pipestate.pipeline.backfill.decide import NO_DOCUMENTS, SiteCounts
-from pipestate.pipeline.backfill.stale_rows import STALE
-from pipestate.pipeline.error_text import error_text
+from pipestate.core.errors import Unreachable
+from pipestate.pipeline.backfill.stale_rows import NO_DOCUMENTS, STALE, SiteCounts
 from pipestate.pipeline.planning import Result, SubjectOutcome
+from pipestate.pipeline.schema.sites import sites
 from pipestate.pipeline.sql import NOW, fill
-from pipestate.pipeline.threshold import THRESHOLD
-from pipestate.schema import sites
+from pipestate.pipeline.stages import THRESHOLD, error_text
 
 LOCK_TIMEOUT_S = 10
-BRACES = str.maketrans("[]", "{}")  # from a list of Python's to an array of PostgreSQL's
+BRACES = str.maketrans("[]", "{}")  # from a Python list to a PostgreSQL array
 
-# One backfill writes at a time, a batch long, so that two of them cannot wait for each other in a circle.
-# And where somebody keeps a row, we give up, before everybody waits for the rows that we keep. A batch is
-# a range of the keys: whatever the statistics say, it is read as one, and no table from end to end.
+# One backfill writes at a time, for the duration of a batch, which prevents deadlocks between two of them. If
+# another session holds a row, the batch gives up early, so that writers do not queue for its rows. A batch is
+# a range of keys, always read through the index, regardless of statistics.
 PREPARE = """
 SELECT set_config('lock_timeout', '{lock_timeout}s', true),
        set_config('enable_seqscan', 'off', true),
@@ -28,8 +26,8 @@ SELECT set_config('lock_timeout', '{lock_timeout}s', true),
        pg_advisory_xact_lock(1885958255, 1650550635)
 """
 
-# A site that waits for its coordinator gets a time just past the threshold, `:past` seconds ago: the
-# reconciler sees it at once, and nobody takes the age of an old row for the time that it has waited.
+# A site that waits for its coordinator gets a time just past the threshold, `:past` seconds ago. The
+# reconciler sees it at once, and the age of an old row is not mistaken for its waiting time.
 UPDATE = """
 UPDATE sites
 SET current_stage = CASE WHEN v.total = 0 THEN 'completed' ELSE 'ocr' END,
@@ -49,7 +47,7 @@ WHERE sites.subdomain = v.subdomain
   AND {stale}{and_in_range}
 RETURNING sites.subdomain
 """
-# A batch is one statement on PostgreSQL, and has one time; on SQLite each site is one.
+# On PostgreSQL a batch is one statement with one time; on SQLite each site has a statement.
 PARTS = {
     "postgresql": {
         "time": "now()",
@@ -80,11 +78,11 @@ Counted = Result[SiteCounts]
 def write(
     connection: Connection, expected: list[Counted], threshold: timedelta, *, last: bool = True
 ) -> dict[str, Counted]:
-    """Write them, in the order of the plan, in one transaction; return those that became something else.
+    """Write the sites in plan order, in one transaction; return those with another outcome.
 
-    Where the database refuses a row (a rule or a trigger of the application's), the batch is halved
-    until that site stands alone: it has failed, and the others go on. Only the last batch waits for the
-    server's disk, and with it for all before: what a crash of the server loses, a rerun does again.
+    If the database refuses a row (by a rule or a trigger of the application), the batch is halved until only
+    that site fails and the others continue. Only the last batch waits for the server's disk, and so for all
+    earlier batches. A rerun repeats the work that a server crash loses.
     """
     try:
         with connection.begin():
@@ -111,7 +109,7 @@ def write(
 def _update_at_once(
     connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
 ) -> list[str]:
-    """Update the sites with one statement; return the names of those that were not written."""
+    """Update the sites with one statement; return the names of the unwritten sites."""
     connection.exec_driver_sql(PREPARE_SQL, {"synchronous": "on" if last else "off"})
     names = [site.subdomain for site in counts]
     parameters = {
@@ -132,7 +130,7 @@ def _update_at_once(
 def _update_one_by_one(
     connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
 ) -> list[str]:
-    """Update the sites, a statement each; return the names of those that were not written."""
+    """Update the sites, one statement each; return the names of the unwritten sites."""
     del last
     sql, ages = UPDATE_SQL["sqlite"], _ages(threshold)
     values = ({"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts)
@@ -147,12 +145,12 @@ UPDATE_ON = {"postgresql": _update_at_once, "sqlite": _update_one_by_one}
 
 
 def _ages(threshold: timedelta) -> dict[str, float]:
-    """Return in seconds what makes a row stale, and just past what makes a site stuck."""
+    """Return in seconds the age of a stale row, and an age just past the stuck threshold."""
     return {"age": threshold.total_seconds(), "past": max(threshold, THRESHOLD).total_seconds() + 1}
 
 
 def _text_array(values: list[str]) -> str:
-    r"""Write an array as one literal, which PostgreSQL reads much faster than an expression of thousands.
+    r"""Render an array as one literal, which PostgreSQL reads much faster than a long expression.
 
     >>> print(_text_array(["a.gov", "b.gov"]), _text_array(['a"b']))
     {"a.gov","b.gov"} {"a\"b"}

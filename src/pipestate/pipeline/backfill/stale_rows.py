@@ -1,26 +1,86 @@
-"""Rows of `site_progress` that stand still in OCR: the same ones that the check `backfill-complete` counts.
+"""Read stale rows of `site_progress`, and decide by their expected totals and existing documents.
 
-Read page by page, each on a connection of its own that cannot write: while documents are counted, no
-transaction stays open.
+1. The site is missing: the row is orphaned and stays as it is.
+2. The site already has a stage: it has moved on.
+3. Zero documents exist and zero are expected: the site is completed, with the reason.
+4. Otherwise its counters are set from the existing documents.
+
+The decision functions are pure. The last part refuses an implausible storage directory.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import cast
+from itertools import islice
+from typing import NamedTuple, Protocol, cast
 
-from sqlalchemy import URL, Connection, inspect
+from sqlalchemy import URL, Connection, func, inspect, select
 
-from pipestate import db
-from pipestate.errors import ConfigError
-from pipestate.pipeline.backfill.decide import StaleRow
+from pipestate.core.errors import ConfigError
+from pipestate.database import connections as db
+from pipestate.pipeline.planning import Result, SubjectOutcome
+from pipestate.pipeline.schema.sites import site_progress, sites
 from pipestate.pipeline.sql import ENGINES, fill
-from pipestate.schema import sites
-from pipestate.schema.legacy import site_progress
+from pipestate.pipeline.storage import Documents
+
+NO_DOCUMENTS = "no documents in the storage directory, and site_progress expected none"
+
+
+# A row of `site_progress` stalled in OCR: subdomain, stage_total, whether its site exists, and the site's
+# stage. A plain tuple, as the driver returns it: there may be a million.
+StaleRow = tuple[str, int | None, bool, str | None]
+
+
+class SiteCounts(NamedTuple):
+    """New counters of a site. A tuple, because a plan may hold a million of them."""
+
+    subdomain: str
+    completed: int = 0
+    total: int = 0
+
+    @property
+    def failed(self) -> int:
+        return self.total - self.completed
+
+
+def decide_unread(row: StaleRow) -> Result[SiteCounts] | None:
+    """Decide the cases that do not depend on documents; None for the others."""
+    subdomain, _, has_site, stage = row
+    if not has_site:
+        return Result(SiteCounts(subdomain), SubjectOutcome.ORPHANED, "there is no such site")
+    return None if stage is None else Result(SiteCounts(subdomain), SubjectOutcome.MOVED_ON)
+
+
+def decide_counts(subdomain: str, expected: int, documents: Documents) -> Result[SiteCounts]:
+    """Decide by the existing documents and the expected number in `site_progress`.
+
+    >>> decide_counts("a.gov", 0, Documents({}, frozenset())).outcome
+    <SubjectOutcome.EMPTY: 'completed without documents'>
+    """
+    completed, total = count_documents(expected, documents)
+    if total == 0:
+        return Result(SiteCounts(subdomain), SubjectOutcome.EMPTY, NO_DOCUMENTS)
+    return Result(SiteCounts(subdomain, completed, total), SubjectOutcome.MIGRATED)
+
+
+def count_documents(expected: int, documents: Documents) -> tuple[int, int]:
+    """Count completed and total documents; without PDFs, the total is at least the expected number.
+
+    >>> count_documents(15, Documents({}, frozenset({"council/2024-01-01"})))
+    (1, 15)
+    """
+    completed = documents.completed
+    return completed, documents.total if documents.pdfs else max(expected, completed)
+
+
+# Rows of `site_progress` stalled in OCR: the same rows that the check `backfill-complete` counts.
+# Each page is read on its own read-only connection, so no transaction stays open while documents are counted.
+
 
 PAGE = 50_000
 NEEDED = ("current_stage", "ocr_total", "ocr_completed", "ocr_failed", "coordinator_enqueued", "updated_at")
 
-# What makes a row `p` of `site_progress` stale; `:age` is the threshold in seconds.
+# Condition for a stale row `p` of `site_progress`; `:age` is the threshold in seconds.
 STALE = {
     "postgresql": """p.current_stage = 'ocr'
   AND (p.updated_at IS NULL OR p.updated_at < now() - :age * interval '1 second')""",
@@ -32,8 +92,8 @@ SELECT count(*)
 FROM site_progress p
 WHERE {stale}
 """
-# A page is a range of the keys, and the first has no lower bound. That of `s` says nothing new, but spares a
-# merge the sites before it.
+# A page is a range of keys; the first page has no lower bound. The redundant bound on `s` lets a merge join
+# skip the earlier sites.
 READ = """
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
 FROM site_progress p
@@ -42,7 +102,7 @@ WHERE {stale}{and_p_after}
 ORDER BY p.subdomain
 LIMIT :page
 """
-# A page is read as a range of the keys, whatever the statistics say.
+# A page is read through the index as a range of keys, regardless of statistics.
 PAGE_SETTINGS = {"postgresql": ("SET LOCAL enable_seqscan = off",), "sqlite": ()}
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
@@ -70,7 +130,7 @@ def count(url: URL, threshold: timedelta) -> int:
 
 
 def read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
-    """Read all of them, in the order of their subdomains."""
+    """Read all stale rows, in the order of their subdomains."""
     page = _page(url, threshold, None)
     while page:
         yield from page
@@ -78,7 +138,7 @@ def read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
 
 
 def require_both_accounts(connection: Connection) -> None:
-    """Refuse a database before 0003, which has no counters, and one after 0006, which has nothing to read."""
+    """Refuse a database before 0003, which lacks counters, or after 0006, which lacks `site_progress`."""
     found = inspect(connection)
     has_sites = found.has_table(sites.name)
     columns = {column["name"] for column in found.get_columns(sites.name)} if has_sites else set()
@@ -97,3 +157,64 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
         sql = FIRST_SQL[dialect] if after is None else NEXT_SQL[dialect]
         cursor = connection.exec_driver_sql(sql, parameters).cursor
         return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
+
+
+# Refuse an implausible storage directory: if unmounted, its sites seem to have no documents.
+
+
+NAMES_AT_ONCE = 500
+FEW_SITES = 10  # a smaller sample proves nothing
+LEAST_SHARE = 10  # one site in ten must have a document
+WHAT_NEXT = "nothing was written; check that it is mounted, and --storage-dir or STORAGE_DIR"
+
+
+class Counted(Protocol):
+    """Source of document counts: the storage directory."""
+
+    def documents(self, subdomain: str) -> Documents: ...
+
+    def sites(self) -> Iterator[str]: ...
+
+
+@dataclass(slots=True)
+class DocumentTally:
+    """Number of sites with documents, among the sites that should have some."""
+
+    expected: int = 0
+    found: int = 0
+
+    def add(self, expected: int, documents: Documents) -> None:
+        """Count a site if documents are expected for it."""
+        if expected:
+            self.expected += 1
+            self.found += bool(documents.pdfs or documents.texts)
+
+    def require(self) -> None:
+        """Refuse if too few sites have their expected documents."""
+        if self.expected >= FEW_SITES and self.found * LEAST_SHARE < self.expected:
+            raise ConfigError(
+                f"only {self.found} of {self.expected} sites that should have documents have any in the "
+                f"storage directory: {WHAT_NEXT}"
+            )
+
+
+def require_known_sites(url: URL, storage: Counted) -> None:
+    """Refuse if documents are expected, but every site of the database lacks a directory."""
+    with db.reader(url) as connection:
+        expecting = int(connection.exec_driver_sql(EXPECTING).scalar_one())
+        if not expecting:
+            return
+        names = storage.sites()
+        while chunk := list(islice(names, NAMES_AT_ONCE)):
+            if _any_known(connection, chunk):
+                return
+        known = connection.scalar(select(func.count()).select_from(sites))
+    raise ConfigError(
+        f"none of the {known} sites has a directory in the storage directory, and {expecting} of "
+        f"site_progress should have documents: {WHAT_NEXT}"
+    )
+
+
+def _any_known(connection: Connection, names: list[str]) -> bool:
+    query = select(sites.c.subdomain).where(sites.c.subdomain.in_(names)).limit(1)
+    return connection.execute(query).first() is not None

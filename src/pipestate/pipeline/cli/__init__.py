@@ -1,1 +1,1 @@
-"""The shipped application's commands."""
+"""Commands of the shipped application."""

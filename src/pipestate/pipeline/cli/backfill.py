@@ -1,4 +1,4 @@
-"""`pipestate backfill` without a name: what stood still in OCR gets counters from the storage directory."""
+"""`pipestate backfill` without a name: sites stalled in OCR get counters from the storage directory."""
 
 import gc
 from collections.abc import Sequence
@@ -10,13 +10,12 @@ import typer
 from pipestate.cli.backfill import BatchSize, DryRun
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours
-from pipestate.pipeline.cli.output import show
+from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours, show
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from pipestate.pipeline.backfill.decide import SiteCounts
+    from pipestate.pipeline.backfill.stale_rows import SiteCounts
     from pipestate.pipeline.planning import Result
     from pipestate.pipeline.storage import Storage
 
@@ -35,10 +34,10 @@ def backfill(
     Example: pipestate backfill --dry-run --storage-dir /srv/sites
     """
     from pipestate.pipeline.backfill import require_batch_size
+    from pipestate.pipeline.cli.formats.backfill import as_data, as_lines
     from pipestate.pipeline.planning import any_failed
-    from pipestate.pipeline.render.backfill import as_data, as_lines
+    from pipestate.pipeline.stages import require_threshold
     from pipestate.pipeline.storage import open_storage
-    from pipestate.pipeline.threshold import require_threshold
 
     require_ours(to.project)
     threshold = require_threshold(threshold_hours)
@@ -53,10 +52,10 @@ def backfill(
 def filled(
     to: Target, storage: "Storage", threshold: "timedelta", batch_size: int | None, *, dry_run: bool
 ) -> "Sequence[Result[SiteCounts]]":
-    """Give the sites their counters, or say what would become of them."""
+    """Write the counters of the sites, or return the plan in a dry run."""
     from pipestate.pipeline import backfill as library
 
-    gc.disable()  # a plan may have a million small values, and each of them outlives the collector
+    gc.disable()  # a plan may have a million small values, and all of them stay alive
     with progress("counting", "sites") as counting:
         plan = library.plan(to.url, storage, threshold=threshold, on_progress=counting)
     if dry_run:

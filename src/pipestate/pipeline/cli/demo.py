@@ -1,4 +1,4 @@
-"""`pipestate demo`: the whole story of the shipped migration."""
+"""`pipestate demo`: a complete walk through the shipped migration."""
 
 import shlex
 from typing import Annotated

@@ -1,19 +1,21 @@
-"""Options of the application's commands, and what they open."""
+"""Options of the application's commands, the resources that they open, and their output."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestate.chain.project import Named, Project, find_project
-from pipestate.chain.read import read_chain
-from pipestate.errors import OtherChain
+from pipestate.cli.output import print_json, say
+from pipestate.core.errors import OtherChain
+from pipestate.project.find import Named, Project, find_project
+from pipestate.project.revision_files import read_chain
 
 if TYPE_CHECKING:
     from pipestate.pipeline.queues.config import QueueConfig
     from pipestate.pipeline.queues.port import Queues
+
 
 RedisUrl = Annotated[
     str | None,
@@ -42,7 +44,7 @@ ThresholdHours = Annotated[
 
 
 def require_ours(project: Project) -> Path:
-    """Return the ini of a project that has the pipeline's chain; any other is refused, with what it has."""
+    """Return the ini of a project with the pipeline's chain; refuse others and name a missing revision."""
     shipped = find_project(Named(shipped=True))
     if project.scripts.resolve() != shipped.scripts.resolve():
         there = {(revision.id, revision.path.name) for revision in read_chain(project)}
@@ -57,10 +59,22 @@ def require_ours(project: Project) -> Path:
 
 @contextmanager
 def open_queues(project: Project, redis_url: str | None) -> Iterator[tuple["Queues", "QueueConfig"]]:
-    """Open the queues of this project, with what its alembic.ini says about them."""
-    from pipestate.pipeline.queues import backend
+    """Open the queues of this project, with the configuration in its alembic.ini."""
+    from pipestate.pipeline.queues import config as backend
     from pipestate.pipeline.queues.config import read_config
 
     config = read_config(require_ours(project))
     with backend.open_queues(config, redis_url) as queues:
         yield queues, config
+
+
+# Output as text or JSON, common to all commands of the application.
+
+
+def show(as_json: bool, data: Callable[[], Any], lines: Iterable[str]) -> None:
+    """Print the data as JSON, or else the lines; the other form is not computed."""
+    if as_json:
+        print_json(data())
+        return
+    for line in lines:
+        say(line)

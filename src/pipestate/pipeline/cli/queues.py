@@ -1,4 +1,4 @@
-"""`queues show`, `queues clear`, `queues restore`: what the queues hold, what can never end, and the way back."""
+"""`queues show`, `queues clear`, `queues restore`: queue depths, removal of dead jobs, and their restore."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.chain.project import Project
 from pipestate.cli.options import AsJson, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.cli.progress import progress
 from pipestate.pipeline.cli.options import RedisUrl, open_queues
-from pipestate.pipeline.cli.output import show as show_result
+from pipestate.pipeline.cli.options import show as show_result
+from pipestate.project.find import Project
 
 if TYPE_CHECKING:
     from pipestate.pipeline.planning import Plan, Result
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 def say_exported(file: Path, number: int) -> None:
-    """Say where the jobs are before the first is deleted."""
+    """Print the location of the exported jobs before the first deletion."""
     say(f"{number:,} exported to {file}", err=True)
 
 
@@ -35,8 +35,8 @@ def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) ->
 
     Example: pipestate queues show
     """
+    from pipestate.pipeline.cli.formats.queues import depths_as_data, print_depths
     from pipestate.pipeline.queues.depths import read_depths
-    from pipestate.pipeline.render.queues import depths_as_data, print_depths
 
     with open_queues(project, redis_url) as (queues, settings):
         states = read_depths(queues, settings)
@@ -67,9 +67,8 @@ def clear(
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
-    from pipestate.pipeline.queues.clear import plan
-    from pipestate.pipeline.queues.export_file import default_file
-    from pipestate.pipeline.render.queues import cleared_as_data, cleared_as_lines, left_alone
+    from pipestate.pipeline.cli.formats.queues import cleared_as_data, cleared_as_lines, left_alone
+    from pipestate.pipeline.queues.clear import default_file, plan
 
     file = export or default_file(datetime.now(UTC))
     with open_queues(project, redis_url) as (queues, settings):
@@ -83,7 +82,7 @@ def clear(
 
 
 def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result[Blocked]]":
-    """Write the jobs into the file, and delete them."""
+    """Export the jobs into the file, and delete them."""
     from pipestate.pipeline.queues.clear import apply
 
     with progress("clearing", "jobs") as bar:
@@ -107,8 +106,8 @@ def restore(
 
     Example: pipestate queues restore cleared_jobs.jsonl --dry-run
     """
+    from pipestate.pipeline.cli.formats.queues import left_alone, restored_as_data, restored_as_lines
     from pipestate.pipeline.queues import restore as library
-    from pipestate.pipeline.render.queues import left_alone, restored_as_data, restored_as_lines
 
     with open_queues(project, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
         plan = library.plan(queues, file)

@@ -1,4 +1,4 @@
-"""`pipestate reconcile`: bring stuck sites back to life."""
+"""`pipestate reconcile`: recover stuck sites."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,8 +9,7 @@ import typer
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues
-from pipestate.pipeline.cli.output import show
+from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues, show
 
 if TYPE_CHECKING:
     from pipestate.pipeline.planning import Result
@@ -42,11 +41,11 @@ def reconcile(
 
     Example: pipestate reconcile --dry-run
     """
+    from pipestate.pipeline.cli.formats.reconcile import BUSY, as_data, as_lines
     from pipestate.pipeline.planning import any_failed
     from pipestate.pipeline.reconcile import Rules
-    from pipestate.pipeline.render.reconcile import BUSY, as_data, as_lines
+    from pipestate.pipeline.stages import require_threshold
     from pipestate.pipeline.storage import open_storage
-    from pipestate.pipeline.threshold import require_threshold
 
     require_threshold(threshold_hours)
     storage = open_storage(storage_dir) if storage_dir else None
@@ -62,7 +61,7 @@ def reconcile(
 def recovered(
     to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool
 ) -> "Sequence[Result[Recovery]] | None":
-    """Recover the sites, or say what would become of them; None where another run is at work."""
+    """Recover the sites, or return the plan in a dry run; None if another run is active."""
     from pipestate.pipeline.reconcile import plan, run
 
     if dry_run:

@@ -1,6 +1,6 @@
-"""Count finished jobs, claim the one coordinator that follows a stage, and start stages.
+"""Count finished jobs, claim the single coordinator that follows a stage, and start stages.
 
-Workers import this, so it loads nothing but SQLAlchemy's connection and the SQL of the counters.
+Workers import this package, so it loads only SQLAlchemy's connection and the SQL of the counters.
 """
 
 from pipestate.pipeline.counters.finish import (

@@ -1,4 +1,4 @@
-"""The engine that counts: one implementation for each, registered by the name of its dialect."""
+"""Protocol of the counting engines; the dialect name selects one implementation."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,7 +11,7 @@ from pipestate.pipeline.counters.outcome import JobOutcome
 
 
 class CountersEngine(Protocol):
-    """What each engine must have; the modules of their names say what the functions do."""
+    """Interface of each engine; the modules `postgresql` and `sqlite` document the functions."""
 
     def finish_keyed(
         self, conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str], key: str

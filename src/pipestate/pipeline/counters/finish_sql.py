@@ -1,7 +1,7 @@
-"""The SQL that counts jobs and claims coordinators, filled once for each stage when the module is loaded.
+"""SQL that counts jobs and claims coordinators, filled once for each stage at import.
 
-`{stage}` is a stage, and so the beginning of its three counter columns; `{step}` lists the stages that run side
-by side with it. Both come from STAGES and STEPS only. `tests/rendered/counters` shows every statement in full.
+`{stage}` is a stage, and so the prefix of its three counter columns; `{step}` lists its parallel stages. Both
+come from STAGES and STEPS only. `tests/rendered/counters` shows every statement in full.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipestate.pipeline.sql import ENGINES, NOW, fill, quoted
 from pipestate.pipeline.stages import STAGES, STEPS, step_of
 
-# What counting a job sets, by how it ended.
+# Assignments that count a job, by its result.
 COUNTED = {
     "completed": """{stage}_completed = sites.{stage}_completed + 1,
     updated_at = {now}""",
@@ -21,10 +21,10 @@ COUNTED = {
 }
 DONE = "sites.{stage}_completed + sites.{stage}_failed >= sites.{stage}_total"
 
-# Count a job of the step that the site is in, and claim the coordinator where nobody has yet: finish_job.
-# The old flag is false because the WHERE says so, also after waiting for another writer of the row (PostgreSQL
-# evaluates it again on the new version). So the new flag is "this statement claimed". Inside CASE the conditions
-# are one, which the planner does not weigh against every partial index, for every job.
+# finish_job: count a job of the site's current step, and claim the coordinator if it is unclaimed. The WHERE
+# guarantees that the old flag is false, also after waiting for another writer of the row (PostgreSQL
+# evaluates it again on the new version). So the new flag means "this statement claimed". CASE combines the
+# conditions into one, so the planner does not compare them with every partial index for every job.
 FINISH = """
 UPDATE sites
 SET {counted},
@@ -36,7 +36,7 @@ WHERE subdomain = :site
 RETURNING {stage}_completed, {stage}_failed, {stage}_total, coordinator_enqueued
 """
 
-# SQLite, which has one writer: count a job of a site that is claimed, or that has moved on.
+# SQLite, which has one writer: count a job of a site that is claimed or has advanced.
 FINISH_LATE = """
 UPDATE sites
 SET {counted}
@@ -47,11 +47,11 @@ WHERE subdomain = :site
 RETURNING {stage}_completed, {stage}_failed, {stage}_total
 """
 
-# PostgreSQL: everything that finishing can mean, in one statement that locks the row first.
-# 1. `site` waits for the row and reads its newest version, the old flag included.
-# 2. `fresh` has the site where this job counts: with a key, where nobody has written that key down before.
-# 3. `counted` counts and sets the flag, from the newest version as well.
-# 4. `claim` records who was first, with the age and the attempts of the claim.
+# PostgreSQL: all cases of finishing a job, in one statement that locks the row first.
+# 1. `site` waits for the row and reads its newest version, including the old flag.
+# 2. `fresh` has the site if this job counts: a job key must be new.
+# 3. `counted` counts and sets the flag, also from the newest version.
+# 4. `claim` records the first claim, with its age and attempts.
 FINISH_LOCKED = """
 WITH site AS (
   SELECT subdomain, coordinator_enqueued AS was,
@@ -91,7 +91,7 @@ FRESH_KEYED = """INSERT INTO pipeline_job (subdomain, stage, job_key, finished_a
   ON CONFLICT DO NOTHING
   RETURNING subdomain"""
 
-# SQLite: write a job's key down, where the stage is started; no row comes back for a key that is known.
+# SQLite: store a job's key if the stage is started; a known key returns no row.
 REMEMBER = """
 INSERT INTO pipeline_job (subdomain, stage, job_key, finished_at)
 SELECT subdomain, '{stage}', :key, {now}
@@ -101,14 +101,14 @@ ON CONFLICT DO NOTHING
 RETURNING subdomain
 """
 
-# increment_completed, increment_failed: count a job, and no more.
+# increment_completed, increment_failed: count a job without a claim.
 INCREMENT = """
 UPDATE sites
 SET {counted}
 WHERE subdomain = :site AND {stage}_total > 0 AND current_stage IS NOT NULL
 """
 
-# The counters as they are, and whether a job can be counted in them.
+# Read the current counters, and whether a job can be counted in them.
 READ = """
 SELECT {stage}_completed, {stage}_failed, {stage}_total,
        {stage}_total > 0 AND current_stage IS NOT NULL AS started
@@ -116,7 +116,7 @@ FROM sites
 WHERE subdomain = :site
 """
 
-# should_trigger_coordinator. A step without any job is no work done: whoever starts it claims at once.
+# should_trigger_coordinator: false for a step without jobs, because its starter claims at once.
 TRIGGER = """
 SELECT current_stage IN ({step})
        AND {stage}_completed + {stage}_failed >= {stage}_total{and_peers_done}
@@ -126,7 +126,7 @@ FROM sites
 WHERE subdomain = :site
 """
 
-# Another attempt at this step, from now; the first one, if the last claim was of another step.
+# Record another attempt at this step, from now; a claim of another step restarts at one.
 ONCE_MORE = """ON CONFLICT (subdomain) DO UPDATE
   SET claimed_at = {now},
       attempts = CASE WHEN pipeline_claim.stage IN ({step})
@@ -139,7 +139,7 @@ VALUES (:site, '{stage}', {now}, 1)
 """
 FORGET_CLAIM = "DELETE FROM pipeline_claim WHERE subdomain = :site"
 
-# claim_coordinator_enqueue: of whatever step the site is in, where that has ended.
+# claim_coordinator_enqueue: claim the site's current step after its end.
 CLAIM = """
 UPDATE sites
 SET coordinator_enqueued = true, updated_at = {now}
@@ -155,7 +155,7 @@ CURRENT_STAGE = "SELECT current_stage FROM sites WHERE subdomain = :site"
 
 @dataclass(frozen=True, slots=True)
 class FinishSql:
-    """The statements of one stage on one engine; those that count in pairs: completed, failed."""
+    """Statements of one stage on one engine; counting statements come in pairs: completed, failed."""
 
     finish: tuple[str, str]
     finish_late: tuple[str, str]
@@ -170,7 +170,7 @@ class FinishSql:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSql:
-    """The statements that need no stage, on one engine."""
+    """Statements without a stage, on one engine."""
 
     claim: str
     forget_claim: str

@@ -1,4 +1,4 @@
-"""Finishing a job on PostgreSQL beyond the first statement: one that locks the row, and says all in one round trip."""
+"""Finish a job on PostgreSQL after the first statement: one round trip that locks the row."""
 
 from sqlalchemy import Connection
 
@@ -10,12 +10,12 @@ from pipestate.pipeline.stages import StageNotStarted, UnknownSite
 def finish_keyed(
     conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str], key: str
 ) -> JobOutcome:
-    """Count a job once, whoever delivers it again, and claim the coordinator if it was the last."""
+    """Count a job once, despite repeated delivery, and claim the coordinator after the last job."""
     return _finish_locked(conn, sql.finish_keyed, stage, parameters | {"key": key})
 
 
 def finish_late(conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str]) -> JobOutcome:
-    """Count a job of a site that is already claimed (one too many, or late); refuse one that cannot be counted."""
+    """Count an extra or late job of a claimed site; refuse a job that cannot be counted."""
     return _finish_locked(conn, sql.finish_locked, stage, parameters)
 
 

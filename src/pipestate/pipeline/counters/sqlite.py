@@ -1,16 +1,15 @@
-"""Finishing a job on SQLite beyond the first statement: a statement a step, for the file has one writer."""
+"""Finish a job on SQLite after the first statement: one statement per step, with a single writer."""
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.counters.claims import record_claim
 from pipestate.pipeline.counters.finish_sql import FinishSql
-from pipestate.pipeline.counters.outcome import JobOutcome, read_counters
+from pipestate.pipeline.counters.outcome import JobOutcome, read_counters, record_claim
 
 
 def finish_keyed(
     conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str], key: str
 ) -> JobOutcome:
-    """Count a job once, whoever delivers it again, and claim the coordinator if it was the last."""
+    """Count a job once, despite repeated delivery, and claim the coordinator after the last job."""
     site = {"site": parameters["site"], "key": key}
     if conn.exec_driver_sql(sql.remember, site).first() is None:
         return read_counters(conn, sql, stage, parameters["site"])
@@ -23,7 +22,7 @@ def finish_keyed(
 
 
 def finish_late(conn: Connection, sql: FinishSql, stage: str, parameters: dict[str, str]) -> JobOutcome:
-    """Count a job of a site that is already claimed (one too many, or late); refuse one that cannot be counted."""
+    """Count an extra or late job of a claimed site; refuse a job that cannot be counted."""
     row = conn.exec_driver_sql(sql.finish_late["error" in parameters], parameters).first()
     if row is None:
         return read_counters(conn, sql, stage, parameters["site"])

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.counters.claims import forget_claim, record_claim
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
+from pipestate.pipeline.counters.outcome import forget_claim, record_claim
 from pipestate.pipeline.counters.start_sql import COMPLETE_SQL, START_SQL, StartSql
 from pipestate.pipeline.stages import (
     COMPLETED,
@@ -23,10 +23,9 @@ def initialize_stage(
 ) -> bool:
     """Start a stage of this many jobs; call it before its jobs are enqueued.
 
-    True means: there is no job that could end the stage, so the coordinator is claimed for the caller,
-    who enqueues it. A stage that is under way, or whose coordinator is, is not reset (StageRunning)
-    without `restart`, which also forgets its job keys. Stages that run side by side are better started
-    together, by `advance_stage`.
+    True means that the stage has no jobs to end it: the coordinator is claimed for the caller, who enqueues
+    it. A running stage or coordinator raises StageRunning, unless `restart` is set. `restart` also deletes
+    the job keys. Start parallel stages together, with `advance_stage`.
     """
     require_stage(stage)
     _require_totals({stage: total_jobs})
@@ -44,11 +43,11 @@ def advance_stage(
 ) -> bool:
     """Move the site, as its coordinator: to a later stage with its jobs, or to `completed`.
 
-    `totals` says how many jobs each started stage has; several start at once when they run side by side
-    (`to="extraction", totals={"compilation": 1, "extraction": 1}`). Counters and job keys of what starts
-    are reset, and the claim is released. True means, as in `initialize_stage`, that there is no job and
-    the coordinator is claimed for the caller. A coordinator that runs twice moves the site once: the
-    second call raises StageRunning or WrongTransition, and writes nothing.
+    `totals` is the number of jobs of each started stage; parallel stages start together (`to="extraction",
+    totals={"compilation": 1, "extraction": 1}`). Counters and job keys of started stages are reset, and the
+    claim is released. As in `initialize_stage`, True means zero jobs and a coordinator claimed for the
+    caller. A coordinator that runs twice moves the site once: the second call raises StageRunning or
+    WrongTransition, and writes nothing.
     """
     jobs = dict(totals or {})
     _require_transition(to, jobs)
@@ -89,7 +88,7 @@ def _require_transition(to: str, totals: Mapping[str, int]) -> None:
 def _start(
     conn: Connection, sql: StartSql, statement: str, subdomain: str, to: str, totals: Mapping[str, int]
 ) -> bool | None:
-    """Start the stages of `totals`; return whether the coordinator was claimed, None where nothing matched."""
+    """Start the stages of `totals`; return whether the coordinator was claimed, or None if the site did not match."""
     site = {"site": subdomain}
     new = {f"{stage}_total": int(total) for stage, total in totals.items()}
     row = conn.exec_driver_sql(statement, {**site, **new}).first()

@@ -1,7 +1,7 @@
-"""The SQL that starts stages, filled once for each transition when the module is loaded.
+"""SQL that starts stages, filled once for each transition at import.
 
-A transition is the stage to go to, and the stages that start with it: those of its step that get new totals. A
-peer that does not start keeps its counters where it runs already (`{here}`), and is reset where it is over.
+A transition is the target stage and the stages that start with it: those of its step with new totals. Another
+stage of the step keeps its counters if the step is already running (`{here}`); otherwise it is reset.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from pipestate.pipeline.counters.finish_sql import DONE
 from pipestate.pipeline.sql import ENGINES, fill, quoted
 from pipestate.pipeline.stages import COMPLETED, STEPS, before
 
-# The row is locked by this statement, so that what follows in the transaction is alone with it. The last error
-# stands as long as the failure that it tells of is counted.
+# This statement locks the row for the rest of the transaction. The last error stays as long as its failure is
+# counted.
 START = """
 UPDATE sites
 SET current_stage = '{to}',
@@ -41,13 +41,13 @@ KEPT = """{stage}_total = CASE WHEN {here}
 HERE = "coalesce(current_stage IN ({step}), false)"
 ERROR_IS_OVER = "coalesce(last_error_stage IN ({started}), true)"
 
-# initialize_stage: not where the stage, or its coordinator, is under way.
+# initialize_stage: refuse a running stage or coordinator.
 NOT_RUNNING = """
   AND NOT (
     {here}
     AND ({to}_total > 0 OR coordinator_enqueued)
   )"""
-# advance_stage: from an earlier step; or within the step, where what starts has not run yet.
+# advance_stage: allow an earlier step, or the same step if the started stages have not run yet.
 FORWARD = """
   AND (
     current_stage IS NULL{or_earlier}
@@ -65,15 +65,15 @@ WHERE subdomain = :site AND coalesce(current_stage, '') <> '{completed}'
 RETURNING subdomain
 """
 
-Transition = tuple[str, frozenset[str]]  # to, and what starts
+Transition = tuple[str, frozenset[str]]  # target, and started stages
 
 
 @dataclass(frozen=True, slots=True)
 class StartSql:
-    """The statements of one transition on one engine.
+    """Statements of one transition on one engine.
 
-    The first three return the new flag, then the total of each of `peers`. `forget_idle` also forgets the jobs of
-    a peer that has none any more.
+    The first three return the new flag, then the total of each of `peers`. `forget_idle` also deletes the job
+    keys of a peer that has no jobs left.
     """
 
     initialize: str
@@ -121,7 +121,7 @@ def _start_sql(engine: str, step: tuple[str, ...], to: str, started: tuple[str, 
 
 
 def transitions() -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
-    """Every step, each of its stages to go to, and each set of its stages that can start with that one."""
+    """List every step, each of its target stages, and each set of stages that can start with that target."""
     return [
         (step, to, started)
         for step in STEPS

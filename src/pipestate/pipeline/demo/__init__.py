@@ -1,1 +1,1 @@
-"""The whole story of the shipped migration, on servers of its own."""
+"""Demo of the complete shipped migration, on temporary servers."""

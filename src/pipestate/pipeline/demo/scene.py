@@ -1,12 +1,11 @@
-"""The old world that the demo starts from: 300 sites, 105 of them stuck in OCR, three sources of truth."""
+"""Initial state of the demo: 300 sites, 105 of them stuck in OCR, three sources of truth."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, NullPool, create_engine, insert, text
 
-from pipestate.schema import legacy_metadata, site_progress
-from pipestate.schema.legacy import legacy_sites
+from pipestate.pipeline.schema.sites import legacy_metadata, legacy_sites, site_progress
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -26,7 +25,7 @@ def name(number: int) -> str:
 
 
 def create_owner(server: URL) -> URL:
-    """Make a database and a plain role that owns it: nothing in the demo needs a superuser."""
+    """Create a database and an ordinary role that owns it; the demo needs no superuser."""
     engine = create_engine(server, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE ROLE {OWNER} LOGIN")
@@ -35,7 +34,7 @@ def create_owner(server: URL) -> URL:
 
 
 def build(connection: Connection) -> None:
-    """Create the application's own tables, as they were before anybody thought of counters."""
+    """Create the application's own tables, in their state before the counters."""
     legacy_metadata.create_all(connection)
     connection.execute(insert(legacy_sites), [_site(number) for number in range(SITES)])
     connection.execute(insert(site_progress), [_progress(number) for number in range(SITES)])
@@ -48,7 +47,7 @@ def build(connection: Connection) -> None:
 
 
 def write_files(root: Path) -> None:
-    """Write what the stuck sites have on the disk: PDFs, and the text of most of them."""
+    """Write the files of the stuck sites: PDFs, and the text of most of them."""
     for number in range(STUCK):
         texts = 0 if number >= STUCK - WITHOUT_TEXT else WITH_TEXT
         for kind, suffix, count in (("pdfs", "pdf", DOCUMENTS), ("txt", "txt", texts)):
@@ -59,7 +58,7 @@ def write_files(root: Path) -> None:
 
 
 def fill_queues(redis: "Redis", root: Path) -> None:
-    """Put into RQ what it has kept: coordinators that wait for jobs that will never end, and those jobs."""
+    """Fill RQ with failed jobs, and with coordinators that wait for them for ever."""
     from rq import Queue
     from rq.job import Job, JobStatus
 
@@ -104,7 +103,7 @@ TIMES = text(
 
 
 def let_a_day_pass(connection: Connection) -> None:
-    """Move every time in the demo's database a day into the past, the ledger's included."""
+    """Move every time in the demo's database one day into the past, including the ledger's."""
     for table, assignments in connection.execute(TIMES).all():
         connection.exec_driver_sql(f"UPDATE {table} SET {assignments}")
 

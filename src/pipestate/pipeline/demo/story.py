@@ -1,4 +1,4 @@
-"""The whole story on servers of its own, with real commands and their real output."""
+"""Script of the demo on temporary servers, with real commands and their real output."""
 
 import shlex
 import tempfile
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from pipestate import embedded
-from pipestate.pipeline.demo import redis_server, scene
+from pipestate.database import embedded
+from pipestate.pipeline.demo import scene
+from pipestate.pipeline.demo import stage as redis_server
 from pipestate.pipeline.demo.stage import Stage
 
 DAILY = (
@@ -18,7 +19,7 @@ DAILY = (
 
 
 def demo(*, pause: bool = False, keep: bool = False) -> None:
-    """Play the whole story; `pause` waits for a key before each command, `keep` leaves the servers running."""
+    """Play the whole demo; `pause` waits for a key before each command, `keep` leaves the servers running."""
     with _world(keep=keep) as (database, redis, directory):
         stage = Stage(database, redis, directory, pause=pause)
         _old_world(stage)
@@ -37,7 +38,7 @@ def demo(*, pause: bool = False, keep: bool = False) -> None:
 
 
 def only_database() -> tuple[str, str]:
-    """Start a PostgreSQL with the old world in it, and leave it running: its URL, and the command that ends it."""
+    """Start a PostgreSQL with the initial state and leave it running; return its URL and its stop command."""
     with _world(keep=True, queues=False) as (database, redis, directory):
         stage = Stage(database, redis, directory)
         with stage.connection() as connection:
@@ -125,14 +126,19 @@ def _contract(stage: Stage) -> None:
         "What will production feel? The contract is rehearsed on a copy, and the ledger keeps the answer."
     )
     stage.run("pipestate rehearse --clone --record")
-    stage.tell("A backup, signed off today; and now the gate of the contract is open.")
+    stage.tell(
+        "The deployed release and today's backup are signed off. Now the gate of the contract is open."
+    )
+    stage.run(
+        'pipestate attest old-columns-unread --by ops@example.com --note "release 2026.01.25, all servers"'
+    )
     stage.run('pipestate attest backup-taken --by dba@example.com --note "snapshot of today"')
     stage.run("pipestate gate readiness")
     _there_and_back(stage, "alembic upgrade head")
 
 
 def _contract_by_force(stage: Stage) -> None:
-    """Force the gate: without Redis no site comes back to life, and it stays closed."""
+    """Force the gate: without Redis the sites stay stuck and the gate stays closed."""
     stage.tell(
         "No Redis server here (pip install 'pipestate[demo]'): the queues and the workers are left out."
     )
@@ -152,7 +158,7 @@ def _there_and_back(stage: Stage, upgrade: str) -> None:
 
 
 def _report(stage: Stage, *, keep: bool) -> None:
-    """Write the report where it outlives the demo; what is kept goes into the directory that is kept."""
+    """Write the report outside the demo's temporary files; with `keep`, into the kept directory."""
     stage.tell("How it stands, and what was observed in these days, as a page for a browser:")
     parent = stage.directory if keep else Path(tempfile.mkdtemp(prefix="pipestate-report-"))
     file = parent / "report.html"

@@ -1,4 +1,4 @@
-"""The job queues: how full they are, what in them blocks the pipeline, how it is cleared and brought back.
+"""Job queues: their depths, the jobs that block the pipeline, clearing and restoring.
 
-`port.py` is what is asked of a queue, `rq/` is RQ behind it, `backend.py` chooses.
+`port.py` defines the queue protocol, `rq/` implements it for RQ, and `config.py` selects the backend.
 """

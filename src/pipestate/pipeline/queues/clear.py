@@ -1,21 +1,158 @@
-"""Clear the queues of jobs that can never end.
+"""Clearing of queues, and the export file of cleared jobs: JSON lines, one job per line.
 
-1. `plan` lists them. It only reads; a dry run ends here.
-2. `apply` exports those jobs into a file and syncs it; then it deletes each job that is still as the file
-   has it. Everything is on the disk before anything is deleted.
-
-Jobs that appear after the plan are left for the next run, and so are jobs that changed since.
+A line has the `format` of the queue that wrote it, the job's `id`, `queue`, `registry` (its state) and
+`dangling`. The queue's own data for a restore follow, and a `sha256` of all fields.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+import json
+import os
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from pipestate.core.errors import ConfigError
+from pipestate.core.progress import Progress, no_progress
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
-from pipestate.pipeline.queues.export_file import appending, as_line
-from pipestate.pipeline.queues.port import Blocked, Exported, Obstacle, Queues
-from pipestate.progress import Progress, untold
+from pipestate.pipeline.queues.port import Blocked, DamagedExport, Exported, Obstacle, Queues, Saved, State
+
+DIGEST = "sha256"
+OWN = ("format", "id", "queue", "registry", "dangling", DIGEST)
+
+
+def default_file(now: datetime) -> Path:
+    return Path(f"pipestate-cleared-{now:%Y%m%dT%H%M%SZ}.jsonl")
+
+
+@contextmanager
+def appending(file: Path) -> Iterator[Callable[[bytes], None]]:
+    """Yield a function that appends whole lines; at the end of the block they are synced to disk.
+
+    Tracebacks and arguments may contain secrets, so only the owner can read a new file.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            _end_line(descriptor)
+            yield lambda data: _write(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        _sync_directory(file)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {file}: {error.strerror}; nothing was deleted, name another file with --export"
+        ) from error
+
+
+def as_line(format: str, exported: Exported) -> bytes:
+    """Render a job as a line of the file."""
+    job = exported.job
+    fields = {
+        "format": format,
+        "id": job.id,
+        "queue": job.obstacle.queue,
+        "registry": str(job.obstacle.state),
+        "dangling": job.dangling,
+        **exported.content,
+    }
+    return json.dumps({**fields, DIGEST: _digest(fields)}).encode() + b"\n"
+
+
+def read_saved(file: Path, format: str) -> list[Saved]:
+    """Read the jobs of a file; the last line of each id wins, because a killed run may repeat it.
+
+    Raise DamagedExport with the line number if `queues clear` did not write the file for this queue.
+    """
+    saved: dict[tuple[str, str, str], Saved] = {}
+    for where, line in _lines(file):
+        fields = _fields(where, line, format)
+        job = _job(where, fields)
+        content = {name: value for name, value in fields.items() if name not in OWN}
+        place = job.obstacle
+        saved[job.id, place.queue, place.state] = Saved(job, content, where)
+    if not saved:
+        raise DamagedExport(str(file), "it holds no job")
+    return list(saved.values())
+
+
+def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                yield f"{file}:{number}", line
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {file}: {error.strerror}; give the file that queues clear wrote"
+        ) from error
+
+
+def _fields(where: str, line: bytes, format: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DamagedExport(
+            where, "this is no line of JSON (a run that was killed leaves half a line)"
+        ) from error
+    written_by = fields.get("format") if isinstance(fields, dict) else None
+    if written_by != format:
+        other = (
+            f"this was written as {reprlib.repr(written_by)}, not as {format!r}"
+            if written_by
+            else "this is no exported job"
+        )
+        raise DamagedExport(where, other)
+    if fields.get(DIGEST) != _digest({name: value for name, value in fields.items() if name != DIGEST}):
+        raise DamagedExport(where, "this job is not as it was exported: its sha256 does not fit")
+    return dict(fields)
+
+
+def _job(where: str, fields: Mapping[str, Any]) -> Blocked:
+    try:
+        function = str(fields.get("function") or "").rpartition(".")[2]
+        obstacle = Obstacle(str(fields["queue"]), State(fields["registry"]), function)
+        return Blocked(str(fields["id"]), obstacle, bool(fields["dangling"]))
+    except (KeyError, ValueError) as error:
+        raise DamagedExport(where, f"this job has no usable {error}") from error
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write a page in one call if the system accepts it, so two writers of a file do not mix lines."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _end_line(descriptor: int) -> None:
+    """End the partial line of a run that was killed while writing."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")
+
+
+def _sync_directory(file: Path) -> None:
+    """Sync the directory, so a new file survives a crash."""
+    descriptor = os.open(file.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Clear the queues of jobs that can never end.
+# 1. `plan` lists them. It only reads; a dry run ends here.
+# 2. `apply` exports those jobs into a file and syncs it, then deletes each job that still matches its export.
+# Every job is on disk before the first deletion. Jobs that appear or change after the plan wait for the next
+# run.
+
 
 LINES_AT_ONCE = 1000
 
@@ -31,9 +168,9 @@ def apply(
     file: Path,
     *,
     on_exported: Callable[[int], None] = lambda number: None,
-    on_progress: Progress = untold,
+    on_progress: Progress = no_progress,
 ) -> list[Result[Blocked]]:
-    """Export the planned jobs to the file, then delete them; `on_exported` is told how many it holds."""
+    """Export the planned jobs to the file, then delete them; `on_exported` receives the number of jobs."""
     jobs = [result.subject for result in plan.to_do]
     read = export(queues, jobs, file, lambda done, total: on_progress(done // 2, total))
     exported = [each for each in read if isinstance(each, Exported)]
@@ -46,9 +183,9 @@ def apply(
 
 
 def export(
-    queues: Queues, jobs: list[Blocked], file: Path, on_progress: Progress = untold
+    queues: Queues, jobs: list[Blocked], file: Path, on_progress: Progress = no_progress
 ) -> list[Exported | SubjectOutcome]:
-    """Append the jobs to the file, and return when they are on the disk; of each, the proof that stays small."""
+    """Append the jobs to the file and sync it; return the small proof of each job."""
     kept: list[Exported | SubjectOutcome] = []
     with appending(file) as write:
         for page in _pages(queues.export(jobs)):

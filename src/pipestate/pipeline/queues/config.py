@@ -1,18 +1,22 @@
-"""The queues' section of alembic.ini: which queue and which function stand for each stage.
+"""Queue section of alembic.ini: the queue and the function of each stage.
 
-`[pipestate:queues]` has a line for `<stage>_job` and for `<stage>_coordinator`, each with the queue, the
-function as workers import it, and if need be a timeout. `backend` names another queue than RQ, `url` its
-address; `redis_url` is RQ's. `missing` names the application's function that knows which jobs are missing.
+`[pipestate:queues]` has a line for `<stage>_job` and for `<stage>_coordinator`. Each line names the queue,
+the import path of the function, and optionally a timeout. `backend` selects a queue other than RQ, and `url`
+is its address; `redis_url` is RQ's address. `missing` names the application's function that lists missing
+jobs.
 """
 
 import configparser
+import importlib
+import os
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipestate.errors import ConfigError
-from pipestate.pipeline.queues.port import Destination, Obstacle, State
+from pipestate.core.errors import ConfigError
+from pipestate.pipeline.queues.port import Backend, Destination, Obstacle, Queues, State
 from pipestate.pipeline.stages import STAGES, step_of
 
 SECTION = "pipestate:queues"
@@ -21,14 +25,14 @@ SECONDS = {"s": 1, "m": 60, "h": 3600}
 EXAMPLE = "ocr_job = ocr clerk.workers.ocr_page_job 10m"
 RQ = "rq"
 
-# What the queues of this migration hold where nothing else is said.
+# Defaults for the queues of this migration.
 DEFAULT_JOBS = {"ocr": Destination("ocr", "ocr_page_job")}
 DEFAULT_COORDINATORS = {"ocr": Destination("compilation", "ocr_complete_coordinator")}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """The places of all calls, and which queue they are in."""
+    """Destinations of all calls, and the queue backend."""
 
     jobs: Mapping[str, Destination] = field(default_factory=lambda: DEFAULT_JOBS)
     coordinators: Mapping[str, Destination] = field(default_factory=lambda: DEFAULT_COORDINATORS)
@@ -37,7 +41,7 @@ class QueueConfig:
     url: str | None = None
 
     def coordinator(self, stage: str) -> Destination | None:
-        """One coordinator follows all stages that run side by side: it may be named for any of them."""
+        """Return the coordinator of a stage; parallel stages share one, configured under any of them."""
         named = (self.coordinators.get(peer) for peer in (stage, *step_of(stage)))
         return next((place for place in named if place is not None), None)
 
@@ -45,7 +49,7 @@ class QueueConfig:
         return sorted({place.queue for place in (*self.jobs.values(), *self.coordinators.values())})
 
     def obstacles(self) -> tuple[Obstacle, Obstacle]:
-        """What blocks the pipeline: deferred coordinators first, for they wait for the failed OCR jobs."""
+        """Return the blocking jobs: deferred coordinators first, as they wait for the failed OCR jobs."""
         after, page = self.coordinators["ocr"], self.jobs["ocr"]
         return (
             Obstacle(after.queue, State.DEFERRED, after.name),
@@ -54,7 +58,7 @@ class QueueConfig:
 
 
 def read_config(ini: Path) -> QueueConfig:
-    """Read the section of that alembic.ini, over what this migration's queues are called."""
+    """Read the section of that alembic.ini, with the queue names of this migration as defaults."""
     parser = _parsed(ini)
     if not parser.has_section(SECTION):
         return QueueConfig()
@@ -81,7 +85,7 @@ def _parsed(ini: Path) -> configparser.ConfigParser:
     try:
         parser.read(ini, encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError) as error:
-        # Its message has lines of its own, and names the file as it was opened.
+        # The parser's message has several lines and repeats the file name.
         raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; fix it there") from error
     return parser
 
@@ -95,3 +99,53 @@ def _place(ini: Path, key: str, value: str) -> Destination:
         )
     queue, function, number, unit = found.groups()
     return Destination(queue, function, int(number) * SECONDS[unit] if number else None)
+
+
+# Selection of the queue backend.
+
+
+BACKENDS = {RQ: "pipestate.pipeline.queues.rq:connect"}
+
+
+def open_queues(config: QueueConfig, redis_url: str | None = None) -> AbstractContextManager[Queues]:
+    """Open the queue named in the ini; `redis_url` is the value of `--redis-url`."""
+    backend = _load(config.backend)
+    url = find_address(config, redis_url)
+    if url is None and config.backend == RQ:
+        raise ConfigError(
+            "no Redis given: give --redis-url, or set REDIS_URL, "
+            f"or redis_url under [{SECTION}] in alembic.ini"
+        )
+    if url is None:
+        raise ConfigError(
+            f"no queue given: write the url of {config.backend} under [{SECTION}] in alembic.ini"
+        )
+    return backend(url)
+
+
+def find_address(config: QueueConfig, redis_url: str | None = None) -> str | None:
+    """Find the queue's address: for RQ the option, REDIS_URL, then the ini; for other backends the ini."""
+    if config.backend == RQ:
+        return redis_url or os.environ.get("REDIS_URL") or config.url
+    if redis_url is not None:
+        raise ConfigError(
+            f"--redis-url is for RQ, and backend under [{SECTION}] in alembic.ini is {config.backend}: "
+            "write its url there"
+        )
+    return config.url
+
+
+def _load(name: str) -> Backend:
+    module, colon, attribute = BACKENDS.get(name, name).partition(":")
+    if not colon:
+        raise ConfigError(
+            f"[{SECTION}] names backend = {name}: write one of {', '.join(BACKENDS)}, or module:Class"
+        )
+    try:
+        backend: Backend = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a module can raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(
+            f"[{SECTION}] names backend = {name}, which cannot be imported: {reason}"
+        ) from error
+    return backend

@@ -1,22 +1,50 @@
-"""How full the queues are, and how many of their jobs block the pipeline."""
+"""Queue depths, the numbers of blocking jobs in the terms of the runbook, and the probe for `observe`."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from pipestate.pipeline.queues.config import QueueConfig
-from pipestate.pipeline.queues.figures import Figures, figures
-from pipestate.pipeline.queues.port import Depth, Queues
+from pipestate.pipeline.queues.config import RQ, QueueConfig, find_address, open_queues, read_config
+from pipestate.pipeline.queues.port import Blocked, Depth, Queues, State
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Job counts by kind; dangling ids are counted separately."""
+
+    deferred_coordinators: int = 0
+    failed_ocr_jobs: int = 0
+    dangling: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.deferred_coordinators or self.failed_ocr_jobs or self.dangling)
+
+
+def figures(jobs: Iterable[Blocked]) -> Figures:
+    """Count jobs by kind.
+
+    >>> from pipestate.pipeline.queues.port import Obstacle
+    >>> figures([Blocked("1", Obstacle("ocr", State.FAILED, "ocr_page_job"))])
+    Figures(deferred_coordinators=0, failed_ocr_jobs=1, dangling=0)
+    """
+    number = Counter("dangling" if job.dangling else job.obstacle.state for job in jobs)
+    return Figures(number[State.DEFERRED], number[State.FAILED], number["dangling"])
+
+
+# Queue depths, and the number of jobs that block the pipeline.
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue's depth, and what of it blocks the pipeline."""
+    """Depth of a queue, and its jobs that block the pipeline."""
 
     depth: Depth
     in_the_way: Figures
 
 
 def read_depths(queues: Queues, config: QueueConfig) -> list[QueueState]:
-    """Look into every queue of the configuration, without changing anything."""
+    """Read every configured queue, without changes."""
     blocked = queues.blocked(config.obstacles())
     return [
         QueueState(depth, figures(job for job in blocked if job.obstacle.queue == depth.queue))
@@ -30,3 +58,28 @@ def total(states: list[QueueState]) -> Figures:
         sum(state.in_the_way.failed_ocr_jobs for state in states),
         sum(state.in_the_way.dangling for state in states),
     )
+
+
+# Queue probe for `pipestate observe`: counts the jobs that block the pipeline.
+
+
+def probe(ini: Path, options: str) -> Mapping[str, float]:
+    """Count the blocking jobs in the queues of this ini; return an empty mapping without a Redis address.
+
+    The address comes from REDIS_URL, else from the options, else from `redis_url` under `[pipestate:queues]`.
+    """
+    named = read_config(ini)
+    config = replace(named, url=options or named.url)
+    if config.backend == RQ and find_address(config) is None:
+        return {}
+    with open_queues(config) as queues:
+        return count_blocked(queues, config)
+
+
+def count_blocked(queues: Queues, config: QueueConfig) -> dict[str, float]:
+    """Count deferred coordinators and failed OCR jobs, including dangling ids."""
+    deferred, failed = config.obstacles()
+    return {
+        "deferred_coordinators": float(len(queues.blocked([deferred]))),
+        "failed_ocr_jobs": float(len(queues.blocked([failed]))),
+    }

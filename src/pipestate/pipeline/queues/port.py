@@ -1,7 +1,7 @@
-"""The port to the job queue: what pipestate asks of one, and the values that pass through it.
+"""Port to the job queue: the protocol that pipestate needs, and its values.
 
-`Queues` is all that reconcile, `queues show|clear|restore` and the probe know. RQ stands behind it in
-`queues/rq`; another queue is one file (CONTRIBUTING: "Add another queue").
+Reconcile, `queues show|clear|restore` and the probe use only `Queues`. `queues/rq` implements it for RQ;
+another queue is one file (CONTRIBUTING: "Add another queue").
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 from pipestate.pipeline.planning import SubjectOutcome
 
 
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a call goes. Without the module it can be recognised in a queue, but not enqueued."""
+    """Destination of a call. Without a module it can be recognised in a queue, but not enqueued."""
 
     queue: str
     function: str
@@ -40,7 +40,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call to be enqueued."""
+    """One call to enqueue."""
 
     place: Destination
     kwargs: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """How many calls of a function for a site are queued, scheduled or running."""
+    """Number of queued, scheduled or running calls, per function and site."""
 
     calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many jobs of each state a queue holds; a state that it does not know is 0."""
+    """Number of jobs per state in a queue; unknown states are 0."""
 
     queue: str
     queued: int = 0
@@ -71,7 +71,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Which jobs block the pipeline: those of one function, in one state, in one queue."""
+    """Jobs that block the pipeline: those of one function, in one state, in one queue."""
 
     queue: str
     state: State
@@ -80,7 +80,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A job that blocks the pipeline; `dangling` where the queue keeps only its id, and the job is gone."""
+    """A job that blocks the pipeline; `dangling` means that only its id is left in the queue."""
 
     id: str
     obstacle: Obstacle
@@ -89,10 +89,10 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A job as the export file keeps it.
+    """A job in the format of the export file.
 
-    `content` is JSON: what a person wants to read, and everything that brings the job back. `proof` is the
-    implementation's own: `clear` tells by it whether the job has changed since.
+    `content` is JSON: readable details, and all data for a restore. `proof` belongs to the backend: `clear`
+    uses it to detect changes of the job.
     """
 
     job: Blocked
@@ -102,7 +102,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A job as it was read from an export file; `where` is its file and line."""
+    """A job read from an export file; `where` is its file and line."""
 
     job: Blocked
     content: Mapping[str, Any]
@@ -110,7 +110,7 @@ class Saved:
 
 
 class DamagedExport(ConfigError):
-    """An export file that is not as `queues clear` wrote it."""
+    """An export file that differs from the output of `queues clear`."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(where, what)
@@ -124,13 +124,13 @@ class DamagedExport(ConfigError):
 class Queues(Protocol):
     """A job queue. Only `send`, `clear` and `restore` write.
 
-    Iterators answer in the order of what they were given. Where the queue cannot be reached, the context
-    that opened it ends with Unreachable.
+    Iterators keep the order of their input. If the queue is unreachable, the context that opened it raises
+    Unreachable.
     """
 
     @property
     def format(self) -> str:
-        """The name and version of what `export` writes, such as `rq/1`."""
+        """Return the name and version of the export format, such as `rq/1`."""
 
     def depths(self, queues: Sequence[str]) -> list[Depth]:
         """Count the jobs of these queues."""
@@ -142,20 +142,20 @@ class Queues(Protocol):
         """Enqueue all of the calls, or none."""
 
     def blocked(self, obstacles: Sequence[Obstacle]) -> list[Blocked]:
-        """List the jobs that block the pipeline, and the ids whose job is gone."""
+        """List the jobs that block the pipeline, including dangling ids."""
 
     def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
-        """Read each job whole; CHANGED where it blocks no more, GONE where it was deleted."""
+        """Read each job completely; CHANGED if it stopped blocking, GONE if it was deleted."""
 
     def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
-        """Delete each job that is still as it was exported: DELETED, CHANGED or GONE."""
+        """Delete each job that still matches its export: DELETED, CHANGED or GONE."""
 
     def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        """Say what `restore` would do; raise DamagedExport for content that `export` has not written."""
+        """Return the outcome that `restore` would have; raise DamagedExport for invalid content."""
 
     def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        """Bring each job back exactly as it was: RESTORED; EXISTS and EXPIRED are left alone."""
+        """Restore each job exactly: RESTORED; existing and expired jobs are skipped (EXISTS, EXPIRED)."""
 
 
-# What a backend is: called with the address of the queue, it opens it.
+# A backend is a function that opens the queue at an address.
 Backend = Callable[[str], AbstractContextManager[Queues]]

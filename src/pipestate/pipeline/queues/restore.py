@@ -1,27 +1,27 @@
-"""Bring back jobs that `queues clear` deleted, from the file that it wrote.
+"""Restore jobs that `queues clear` deleted, from its export file.
 
-1. `plan` reads the whole file and asks the queue which of its jobs are there again. It only reads; a file
-   that is damaged, or that is another queue's, is refused here, before anything is written.
-2. `apply` restores the others exactly as they were. A job that has come back meanwhile is left alone, so
-   that a second run does nothing.
+1. `plan` reads the whole file and checks which of its jobs exist again. It only reads. A damaged file, or a
+   file of another queue, is refused here, before the first write.
+2. `apply` restores the other jobs exactly. It skips a job that exists again, so a second run changes
+   nothing.
 """
 
 from pathlib import Path
 
+from pipestate.core.progress import Progress, no_progress
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
-from pipestate.pipeline.queues.export_file import read_saved
+from pipestate.pipeline.queues.clear import read_saved
 from pipestate.pipeline.queues.port import Queues, Saved
-from pipestate.progress import Progress, untold
 
 
 def plan(queues: Queues, file: Path) -> Plan[Saved]:
-    """Say what would become of each job of the file."""
+    """Return the expected outcome of each job in the file."""
     saved = read_saved(file, queues.format)
     return Plan([Result(job, outcome) for job, outcome in zip(saved, queues.check(saved), strict=True)])
 
 
-def apply(queues: Queues, plan: Plan[Saved], *, on_progress: Progress = untold) -> list[Result[Saved]]:
-    """Restore the jobs that were not there when it was planned."""
+def apply(queues: Queues, plan: Plan[Saved], *, on_progress: Progress = no_progress) -> list[Result[Saved]]:
+    """Restore the jobs that were missing at planning time."""
     wanted = [result.subject for result in plan.to_do]
     outcomes: list[SubjectOutcome] = []
     for outcome in queues.restore(wanted):

@@ -1,9 +1,9 @@
-"""Reconciliation: bring stuck sites back to life.
+"""Reconciliation: recover stuck sites.
 
 1. `plan` finds the stuck sites and decides about each (decide.py). It only reads; a dry run ends here.
-2. `apply` carries out exactly that plan, each site in its own transaction (write.py), and keeps a record of
-   the run. A site that moved on since the plan is left alone.
-3. `run` is both under the reconcile lock, so that one reconciliation works at a time.
+2. `apply` carries out exactly that plan, each site in its own transaction (write.py), and records
+   the run. A site that changed after the plan is skipped.
+3. `run` does both under the reconcile lock, so that one reconciliation works at a time.
 """
 
 import sys
@@ -12,22 +12,20 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import URL, Connection, Engine, inspect
 
-from pipestate import db
-from pipestate.errors import ConfigError
-from pipestate.pipeline import reconciliations
-from pipestate.pipeline.error_text import error_text
+from pipestate.core.errors import ConfigError
+from pipestate.core.progress import Progress, no_progress
+from pipestate.database import connections as db
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Queues
+from pipestate.pipeline.reconcile import write as reconciliations
 from pipestate.pipeline.reconcile.decide import MAX_ATTEMPTS, Action, Facts, Recovery, decide, needs_person
 from pipestate.pipeline.reconcile.lock import reconcile_lock
-from pipestate.pipeline.reconcile.missing import HookFailed, load_missing
-from pipestate.pipeline.reconcile.stuck import StuckSite, find_stuck
+from pipestate.pipeline.reconcile.stuck import HookFailed, StuckSite, find_stuck, load_missing
 from pipestate.pipeline.reconcile.write import write_recovery
+from pipestate.pipeline.schema.sites import pipeline_claim
+from pipestate.pipeline.stages import THRESHOLD_HOURS, error_text
 from pipestate.pipeline.storage import Storage, StorageError
-from pipestate.pipeline.threshold import THRESHOLD_HOURS
-from pipestate.progress import Progress, untold
-from pipestate.schema import pipeline_claim
 
 __all__ = ["OUTCOMES", "Action", "Recovery", "Rules", "apply", "plan", "run"]
 
@@ -36,7 +34,7 @@ OUTCOMES = (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED, SubjectOutcome.FAI
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts as stuck, and how to recover it. With `site` a person asks: no cap on attempts."""
+    """Definition of a stuck site, and recovery options. `site` is a manual request with unlimited attempts."""
 
     config: QueueConfig = field(default_factory=QueueConfig)
     storage: Storage | None = None
@@ -50,7 +48,7 @@ class Rules:
 
 
 def plan(url: URL, queues: Queues, rules: Rules) -> Plan[Recovery]:
-    """Decide about every stuck site; reads only, in the database and in the queue alike."""
+    """Decide about every stuck site; reads only, in both the database and the queue."""
     facts = Facts(
         rules.config,
         queues.alive(rules.config.queues()),
@@ -61,7 +59,7 @@ def plan(url: URL, queues: Queues, rules: Rules) -> Plan[Recovery]:
     )
     with db.reader(url) as conn:
         found = find(conn, rules.hours, rules.site)
-    # Files and hooks may take long: no transaction waits for them.
+    # Files and hooks may be slow, so they run outside any transaction.
     return Plan([_decide(site, facts) for site in found])
 
 
@@ -72,29 +70,34 @@ def apply(
     *,
     manual: bool = False,
     revision: str | None = None,
-    on_progress: Progress = untold,
+    on_progress: Progress = no_progress,
 ) -> list[Result[Recovery]]:
-    """Carry out the plan and record the run; one that breaks off stays unfinished on record."""
+    """Carry out the plan and record the run; an aborted run stays unfinished in the record."""
     with db.reachable(url):
         return _apply(db.engine_for(url), queues, plan, manual, revision, on_progress)
 
 
 def run(
-    url: URL, queues: Queues, rules: Rules, *, revision: str | None = None, on_progress: Progress = untold
+    url: URL,
+    queues: Queues,
+    rules: Rules,
+    *,
+    revision: str | None = None,
+    on_progress: Progress = no_progress,
 ) -> Sequence[Result[Recovery]] | None:
-    """Plan and apply; None when another reconciliation is under way."""
+    """Plan and apply; None if another reconciliation is active."""
     engine = db.engine_for(url)
     with db.reachable(url), reconcile_lock(engine) as free:
         if not free:
             return None
         planned = plan(url, queues, rules)
         if rules.manual and not planned.expected:
-            return []  # a person has looked, and intervened in nothing
+            return []  # the named site is not stuck, so the run is not recorded
         return _apply(engine, queues, planned, rules.manual, revision, on_progress)
 
 
 def find(conn: Connection, hours: float, site: str | None) -> list[StuckSite]:
-    """Find the stuck sites, or that one if it is stuck."""
+    """Find all stuck sites, or the given site if it is stuck."""
     if not inspect(conn).has_table(pipeline_claim.name):
         raise ConfigError("this database has no counters yet: run alembic upgrade 0005 first")
     return find_stuck(conn, hours, site)

@@ -1,12 +1,12 @@
-"""Decide what to do about a stuck site, from its counters, its files and what is alive in the queues.
+"""Decide about a stuck site, from its counters, its files and the live calls in the queues.
 
-1. Tried too often: it needs a person.
-2. Its coordinator, or a job of its stage, is still queued or running: leave it alone.
-3. Jobs have not ended, or none has succeeded: send those again that have not succeeded. For OCR the files
-   say which, whatever the counters say; a stage of one job has only that one; else the application says.
-4. Otherwise the stage has ended, and the coordinator is missing: claim it (again) and send it.
+1. Too many attempts: the site needs a person.
+2. Its coordinator, or a job of its stage, is still queued or running: skip the site.
+3. Jobs are unfinished, or all have failed: resend the jobs that have not succeeded. For OCR the files
+   identify them, regardless of the counters. A stage of one job resends it; otherwise the application decides.
+4. Otherwise the stage has ended and the coordinator is missing: claim it (again) and send it.
 
-Nothing here knows a database or a queue: `Facts` brings what was read there.
+The decision needs neither a database nor a queue: `Facts` holds the values read from them.
 """
 
 import re
@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
+from pipestate.core.text import many
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.config import SECTION, QueueConfig
 from pipestate.pipeline.queues.port import Alive, Call, Destination
-from pipestate.pipeline.reconcile.missing import Missing, nobody_knows
-from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
+from pipestate.pipeline.reconcile.stuck import Counters, Missing, StuckSite, nobody_knows
 from pipestate.pipeline.storage import Documents
-from pipestate.plural import many
 
-# In a file name that is not UTF-8: no database takes them, so no job can have such a key.
+# Surrogates come from file names that are not UTF-8; databases refuse them, so they never occur in job keys.
 SURROGATES = re.compile(r"[\ud800-\udfff]")
 MAX_ATTEMPTS = 5
 
@@ -32,7 +31,7 @@ Keywords = Mapping[str, "list[dict[str, Any]]"]  # of the jobs to send, by stage
 
 
 class Action(StrEnum):
-    """What is decided for a site; the values are what `--json` prints."""
+    """Decision for a site, with the values that `--json` prints."""
 
     COORDINATOR = "coordinator"
     JOBS = "jobs"
@@ -42,10 +41,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What is to be done for a site.
+    """Planned recovery of a site.
 
-    `counters` are the new ones of a stage that is counted anew. Keys in `succeeded` are counted there
-    already; other job keys are forgotten when jobs are sent, so that what is sent again counts.
+    `counters` are the new values of a recounted stage. Keys in `succeeded` are already counted there. Other
+    job keys are deleted before jobs are sent, so that resent jobs count.
     """
 
     site: StuckSite
@@ -57,7 +56,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a decision looks at beside the site; `by_hand` where a person named it."""
+    """Inputs of a decision besides the site; `by_hand` means that a person named the site."""
 
     config: QueueConfig
     alive: Alive = field(default_factory=Alive)
@@ -76,7 +75,7 @@ class Facts:
 
 
 def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
-    """Say what would recover this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
+    """Return the recovery of this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
     if site.attempts >= facts.max_attempts:
         return needs_person(site, _tried(site))
     busy = _busy(site, facts)
@@ -115,11 +114,11 @@ def _busy(site: StuckSite, facts: Facts) -> str | None:
 
 
 def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery]:
-    """Decide by files, not counters: a job that was killed has counted nothing, whatever it has written."""
+    """Decide by files instead of counters, because a killed job may have written files before counting."""
     known, there = site.counters["ocr"].total, documents.total
     if there == 0:
         return needs_person(site, f"none of its {known} documents is in the storage")
-    if there < known and not facts.by_hand:  # half a disk must not lower the total
+    if there < known and not facts.by_hand:  # a partly mounted disk must not lower the total
         found = f"only {there} of its {known} documents are in the storage"
         return needs_person(site, f"{found}: if that is right, reconcile --site {site.subdomain}")
     done = len(documents.texts)
@@ -133,7 +132,7 @@ def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery
 
 
 def _keys(documents: Documents) -> frozenset[str]:
-    """Name the keys that jobs of documents with text may have: the document, or the path of its PDF."""
+    """Return possible job keys of documents with text: the document, or the path of its PDF."""
     paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
     return frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
 
@@ -158,7 +157,7 @@ def _jobs(site: StuckSite, facts: Facts, undone: list[str]) -> Result[Recovery]:
 
 
 def _counted_anew(counters: Counters, missing: int) -> Counters:
-    """Count as completed what is not missing, whether it was counted or killed before that."""
+    """Count all jobs that are not missing as completed, including those killed before they counted."""
     total = max(counters.total, counters.completed + missing)
     return Counters(total, total - missing, 0)
 

@@ -1,4 +1,4 @@
-"""The engine that is reconciled: one implementation for each, registered by the name of its dialect."""
+"""Protocol of the reconcile engines; the dialect name selects one implementation."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine
 
-from pipestate.engines.choice import choose
+from pipestate.database.engines import choose
 from pipestate.pipeline.reconcile import postgresql, sqlite
 
 
 class ReconcileEngine(Protocol):
-    """What each engine must have; the modules of their names say what the functions do."""
+    """Interface of each engine; the modules `postgresql` and `sqlite` document the functions."""
 
     def hold_lock(self, engine: Engine) -> AbstractContextManager[bool]: ...
     def age_hours(self, touched: ColumnElement[Any]) -> ColumnElement[Any]: ...

@@ -1,4 +1,4 @@
-"""The lock that keeps reconciliations apart; it ends with its holder, however that ends."""
+"""Lock between reconciliations; it ends with its holder, even after a kill."""
 
 from contextlib import AbstractContextManager
 

@@ -1,4 +1,4 @@
-"""Reconciliation on PostgreSQL: the lock, the age of a site, and what a write is set to."""
+"""Reconciliation on PostgreSQL: the lock, the age of a site, and the settings of a write."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, text
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.engines.postgresql import begin_writing
+from pipestate.database.postgresql import begin_writing
 
 # "pipe", "reco" as two integers.
 LOCK = {"a": 0x70697065, "b": 0x7265636F}
-# For this transaction, whatever the role or the database has set; PostgreSQL 16 has only one of them.
+# Overrides the role's and the database's settings in this transaction; PostgreSQL 16 has only one of them.
 NO_TIMEOUTS = (
-    "SELECT set_config(name, '0', true) FROM pg_settings"
+    "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings"
     " WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 LOCK_TIMEOUT = "2s"
@@ -21,10 +21,10 @@ LOCK_TIMEOUT = "2s"
 
 @contextmanager
 def hold_lock(engine: Engine) -> Iterator[bool]:
-    """Hold an advisory lock of a transaction on a connection of its own, which works behind PgBouncer as well.
+    """Hold a transaction-level advisory lock on a separate connection, which also works behind PgBouncer.
 
-    The transaction holds no snapshot, so it keeps no vacuum waiting. Should the connection be lost on the way,
-    the work goes on: each site is written only as it was planned.
+    The transaction holds no snapshot, so vacuum can proceed. If the connection is lost, the work continues
+    safely: each site is written only if it still matches the plan.
     """
     connection = engine.connect()
     try:
@@ -36,17 +36,17 @@ def hold_lock(engine: Engine) -> Iterator[bool]:
 
 
 def age_hours(touched: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Count the hours since a time, by the server's clock."""
+    """Return the hours since a time, by the server's clock."""
     return func.extract("epoch", func.now() - touched) / 3600.0
 
 
 def is_older(touched: ColumnElement[Any], hours: float) -> ColumnElement[bool]:
-    """Say that a time is longer ago than that, or not known."""
+    """Test that a time is older than the given hours, or unknown."""
     limit = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600)
     return or_(touched.is_(None), touched < limit)
 
 
 def prepare_write(conn: Connection) -> None:
-    """Use the reader's settings: in another time zone the version of a row would be another text."""
+    """Use the reader's settings, because the row version is a text that depends on the time zone."""
     begin_writing(conn)
     conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_
 
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 
 
 @contextmanager
@@ -24,18 +24,18 @@ def hold_lock(engine: Engine) -> Iterator[bool]:
 
 
 def age_hours(touched: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Count the hours since a time, by the machine's clock."""
+    """Return the hours since a time, by the machine's clock."""
     return (func.julianday("now") - func.julianday(touched)) * 24.0
 
 
 def is_older(touched: ColumnElement[Any], hours: float) -> ColumnElement[bool]:
-    """Say that a time is longer ago than that, or not known."""
+    """Test that a time is older than the given hours, or unknown."""
     day = func.julianday(touched)
     return or_(day.is_(None), day < func.julianday("now") - hours / 24)
 
 
 def prepare_write(conn: Connection) -> None:
-    """Leave the transaction as it is: the version of a row is the text that is stored."""
+    """Keep the transaction's settings, because the row version is the stored text."""
     del conn
 
 

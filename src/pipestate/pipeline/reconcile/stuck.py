@@ -1,10 +1,11 @@
-"""Stuck sites: the one definition, the same as in the runbook's checks.
+"""Stuck sites: the single definition, equal to the runbook's checks, and the hook for missing jobs.
 
-A site is stuck when it is in a stage that is not `completed` and nothing has touched it for two hours,
-or nobody knows when it was touched last.
+A site is stuck when its stage is not `completed`, and its last update is older than two hours or unknown.
 """
 
-from collections.abc import Mapping
+import importlib
+import pickle
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,14 +22,15 @@ from sqlalchemy import (
     select,
 )
 
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.pipeline.queues.config import SECTION
 from pipestate.pipeline.reconcile.engine import ReconcileEngine, engine_of
-from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, UnknownSite, step_of
-from pipestate.pipeline.threshold import THRESHOLD_HOURS
-from pipestate.schema import pipeline_claim, sites
+from pipestate.pipeline.schema.sites import pipeline_claim, sites
+from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, THRESHOLD_HOURS, UnknownSite, step_of
 
 
 class Counters(NamedTuple):
-    """The jobs of a stage: how many there are, and how they ended."""
+    """Job counts of a stage: total, completed and failed."""
 
     total: int
     completed: int
@@ -40,13 +42,13 @@ class Counters(NamedTuple):
 
     @property
     def in_vain(self) -> bool:
-        """Were there jobs, and none of them has succeeded?"""
+        """Check for a stage with jobs of which none succeeded."""
         return self.total > 0 and self.completed == 0
 
 
 @dataclass(frozen=True, slots=True)
 class StuckSite:
-    """A site as it was read; `version` tells whether anybody has written to it since."""
+    """A site at the time of reading; a changed `version` reveals a later write."""
 
     subdomain: str
     stage: str
@@ -63,21 +65,21 @@ class StuckSite:
 
 
 def is_stuck(engine: ReconcileEngine, hours: float) -> ColumnElement[bool]:
-    """Say what is stuck as the runbook's checks say it, so that the index on the stage serves both."""
+    """Build the same condition as the runbook's checks, so that the index on the stage serves both."""
     stage = sites.c.current_stage
     in_flight = or_(stage < COMPLETED, stage > COMPLETED)
     return and_(in_flight, engine.is_older(sites.c.updated_at, hours))
 
 
 def version_of_row() -> ColumnElement[str]:
-    """The time of the last write as text, which tells two versions of a row apart."""
+    """Return the time of the last write as text, which distinguishes versions of a row."""
     return cast(sites.c.updated_at, String)
 
 
 def find_stuck(
     conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
 ) -> list[StuckSite]:
-    """Read all stuck sites, longest first; or that one, if it is stuck."""
+    """Read all stuck sites, longest first; or the given site, if it is stuck."""
     query = _stuck_sites(engine_of(conn), hours)
     if subdomain is not None:
         query = query.where(sites.c.subdomain == subdomain)
@@ -108,7 +110,7 @@ def _stuck_sites(engine: ReconcileEngine, hours: float) -> Select[Any]:
 
 
 def _attempts_in_stage() -> ColumnElement[int]:
-    """Count the attempts of the present step: a claim of an earlier one says nothing about it."""
+    """Count the attempts at the current step; a claim of an earlier step is ignored."""
     here = or_(*(and_(sites.c.current_stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
     return case((here, pipeline_claim.c.attempts), else_=0)
 
@@ -128,3 +130,52 @@ def _site(row: RowMapping) -> StuckSite:
         counters,
         row["last_error_message"],
     )
+
+
+# Query the application for unsuccessful jobs of a stage, through the function named in the ini.
+
+
+# Takes subdomain and stage; returns the keywords of each unsuccessful job, or None if unknown.
+Missing = Callable[[str, str], "list[dict[str, Any]] | None"]
+
+
+class HookFailed(PipestateError):
+    """The application's function raised an error or returned an invalid list of keywords."""
+
+
+def nobody_knows(subdomain: str, stage: str) -> None:
+    """Return None for an application without a configured function."""
+
+
+def load_missing(path: str | None) -> Missing:
+    """Import the application's function on its first call; its errors become HookFailed."""
+    if path is None:
+        return nobody_knows
+
+    def ask(subdomain: str, stage: str) -> list[dict[str, Any]] | None:
+        hook = _imported(path)
+        try:
+            answer = hook(subdomain, stage)
+            return None if answer is None else [_keywords(kwargs) for kwargs in answer]
+        except Exception as error:  # application code may raise any exception
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise HookFailed(f"{path} does not say which {stage} jobs are missing: {reason}") from error
+
+    return ask
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # an import may raise any exception
+        raise ConfigError(f"[{SECTION}] names missing = {path}, which cannot be imported: {error}") from error
+
+
+def _keywords(kwargs: Any) -> dict[str, Any]:
+    """Refuse values that cannot be sent as keywords."""
+    found = dict(kwargs)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{found} are no keywords")
+    pickle.dumps(found)
+    return found

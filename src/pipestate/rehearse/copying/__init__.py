@@ -1,8 +1,8 @@
-"""Make a clone of production, on a server of our own.
+"""Make a clone of production, on a private embedded server.
 
     inventory ─► require (refusals) ─► snapshot (locks, one moment) ─┬─► schema (pg_dump, pg_restore)
-                                                                     └─► rows (COPY to COPY) ─► finish
+                                                                     └─► rows (pg_dump to psql) ─► finish
 
-Production is only read, by one session and pg_dump's, and left alone as soon as the rows are there: indexes and
-constraints are built on the clone afterwards. `place` is where the clone lies, and removes it whatever happens.
+Production is only read, by one session and pg_dump's, until the rows are copied. Indexes and constraints are built on
+the clone afterwards. `place` holds the clone, and always removes it.
 """

@@ -1,64 +1,211 @@
-"""A clone of production that lasts as long as it is needed."""
+"""Clone of production that exists for the duration of a block.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+1. Lock production's tables against changes of shape (ACCESS SHARE), and hold one snapshot.
+2. pg_dump reads the schema of that snapshot; the tables are created on the clone, without indexes.
+3. pg_dump sends the rows of that snapshot and the values of sequences to psql. Production is then released.
+4. Indexes, constraints and triggers are built, materialized views are filled.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from psycopg2 import Error
 from sqlalchemy import URL
 
-from pipestate.config import shown
-from pipestate.engines.choice import choose
-from pipestate.interrupt import telling
-from pipestate.rehearse.copying.file import copy_file
-from pipestate.rehearse.copying.making import REMOVED, Making, Told
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.core.progress import Progress, no_progress
+from pipestate.core.text import many, size
+from pipestate.database.engines import choose
+from pipestate.database.interrupt import telling
+from pipestate.database.urls import shown
+from pipestate.rehearse.copying import database
+from pipestate.rehearse.copying.inventory import Inventory, Relation
 from pipestate.rehearse.copying.place import TemporaryPlace, clone_server, how_to_end, temporary_place
-from pipestate.rehearse.copying.require import require_copyable
-from pipestate.rehearse.copying.schema import Dump
-from pipestate.rehearse.copying.snapshot import look
-from pipestate.rehearse.copying.wanted import WantedClone
+from pipestate.rehearse.copying.require import (
+    WantedClone,
+    different,
+    left_out,
+    missing_extensions,
+    require_copyable,
+    rows_wanted,
+    tables_with_rows,
+    unreadable_archives,
+)
+from pipestate.rehearse.copying.schema import (
+    REMOVED,
+    Dump,
+    copy_rows,
+    dump_schema,
+    restore_rest,
+    restore_tables,
+)
+from pipestate.rehearse.copying.session import said, session
+from pipestate.rehearse.copying.snapshot import Snapshot, read_production, snapshot
+
+PAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOutput:
+    """Callbacks for messages and progress."""
+
+    say: Callable[[str], None] = lambda _: None
+    on_progress: Progress = no_progress
+
+
+class CloneBuilder:
+    """The steps that fill one clone."""
+
+    def __init__(
+        self, production: URL, admin: URL, dump: Dump, wanted: WantedClone, output: CopyOutput
+    ) -> None:
+        self.production, self.admin, self.dump = production, admin, dump
+        self.wanted, self.output = wanted, output
+
+    def make(self) -> URL:
+        """Copy everything, and return the clone's URL."""
+        start = time.monotonic()
+        with snapshot(self.production) as moment:
+            found = moment.found
+            require_copyable(found, self.wanted)  # production may have changed meanwhile
+            tables = tables_with_rows(found, self.wanted)
+            self._announce(found, tables)
+            clone, same_locale, grants = self._bring_schema(moment)
+            rows = self._bring_rows(moment, clone, sum(each.bytes for each in tables))
+        self.output.say("production is left alone from here on; building indexes and constraints")
+        grants += restore_rest(self.dump, clone)
+        with self._on_clone(), session(clone, autocommit=True) as target:
+            database.set_unread_sequences(target, found.counters)
+            empty = database.refresh_views(target, found.materialized_views)
+            refused = database.apply_settings(target, found)
+            database.wait_for_the_disk(target)
+        for line in (*different(found, same_locale=same_locale), *database.unlike(grants, empty, refused)):
+            self.output.say(line)
+        took = f"{time.monotonic() - start:.1f} s"
+        self.output.say(
+            f"the clone is there: {many(sum(rows), 'row')} of {many(len(rows), 'table')} in {took}"
+        )
+        return clone
+
+    def _announce(self, found: Inventory, tables: Sequence[Relation]) -> None:
+        total = size(sum(each.bytes for each in tables))
+        what = "the schema" if self.wanted.schema_only else f"{many(len(tables), 'table')} ({total})"
+        self.output.say(
+            f"copying {what} of {shown(self.production)} to an embedded PostgreSQL {self.dump.version}"
+        )
+        for line in left_out(found, self.wanted, self.dump.version):
+            self.output.say(f"left out: {line}")
+
+    def _bring_schema(self, moment: Snapshot) -> tuple[URL, bool, list[str]]:
+        """Create the tables; return their URL, whether the locale is production's, and the failed grants."""
+        found = moment.found
+        dump_schema(moment, self.dump, [each.quoted for each in unreadable_archives(found)])
+        with self._on_clone():
+            clone, same_locale = database.create_database(self.admin, found)
+        missing = [each.name for each in missing_extensions(found, self.dump.version)]
+        grants = restore_tables(self.dump, clone, missing)
+        with self._on_clone(), session(clone, autocommit=True) as target:
+            database.disarm(target)
+            database.take_over_ledger(target)
+        return clone, same_locale, grants
+
+    def _bring_rows(self, moment: Snapshot, clone: URL, total: int) -> list[int]:
+        def tell(count: int) -> None:
+            """Report the progress; the pipe carries about as many bytes as production's disk holds."""
+            self.output.on_progress(min(count, total), total)
+
+        options = rows_wanted(moment.found, self.wanted)
+        if self.wanted.schema_only and not options:
+            return []
+        return copy_rows(moment, self.dump, clone, options, tell)
+
+    @contextmanager
+    def _on_clone(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            raise Unreachable(f"the clone cannot be made: {said(error, self.admin)}; {REMOVED}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A clone that is there, and what to call it."""
+    """A finished clone and its name in messages."""
 
     url: URL
     called: str
 
 
 @contextmanager
-def cloned(production: URL, wanted: WantedClone, told: Told) -> Iterator[Clone]:
-    """Make a clone, and remove it at the end, whatever happens; with `keep` it stays once it is whole."""
+def cloned(production: URL, wanted: WantedClone, output: CopyOutput) -> Iterator[Clone]:
+    """Make a clone, and always remove it at the end; with `keep` a complete clone stays."""
     make = choose(MAKE, production)
-    with temporary_place() as place, make(production, wanted, place, told) as (url, end):
+    with temporary_place() as place, make(production, wanted, place, output) as (url, end):
         place.keep = wanted.keep
         try:
             yield Clone(url, f"a clone of {shown(production)}")
         finally:
             if place.keep:
-                told.say(f"the clone stays: {shown(url)}; end it with: {end}")
+                output.say(f"the clone stays: {shown(url)}; end it with: {end}")
 
 
 @contextmanager
 def _of_file(
-    production: URL, wanted: WantedClone, place: TemporaryPlace, told: Told
+    production: URL, wanted: WantedClone, place: TemporaryPlace, output: CopyOutput
 ) -> Iterator[tuple[URL, str]]:
     with telling(lambda: REMOVED):
-        url = copy_file(production, wanted, place.directory, told.on_progress)
+        url = copy_file(production, wanted, place.directory, output.on_progress)
     yield url, f"rm -r {place.directory}"
 
 
 @contextmanager
 def _of_server(
-    production: URL, wanted: WantedClone, place: TemporaryPlace, told: Told
+    production: URL, wanted: WantedClone, place: TemporaryPlace, output: CopyOutput
 ) -> Iterator[tuple[URL, str]]:
-    """Refuse, before anything is begun, what cannot be copied whole; start a server, and fill it."""
-    version = require_copyable(look(production), wanted)
+    """Refuse a production that cannot be copied completely; then start a server, and fill it."""
+    version = require_copyable(read_production(production), wanted)
     with clone_server(version, place) as admin:
-        making = Making(production, admin, Dump(place.directory / "schema.dump", version), wanted, told)
-        with telling(making.done):
-            url = making.make()
+        builder = CloneBuilder(
+            production, admin, Dump(place.directory / "schema.dump", version), wanted, output
+        )
+        with telling(lambda: f"what ran on production was cancelled; {REMOVED}"):
+            url = builder.make()
         yield url, how_to_end(place)
 
 
 MAKE = {"postgresql": _of_server, "sqlite": _of_file}
+
+
+def copy_file(production: URL, wanted: WantedClone, directory: Path, on_progress: Progress) -> URL:
+    """Copy the SQLite file into the directory, in one transaction."""
+    source = Path(production.database or "")
+    if not source.is_file():
+        raise Unreachable(f"there is no file {source}: check the path in the URL")
+    if wanted.schema_only:
+        raise ConfigError("--schema-only is for PostgreSQL: a clone of SQLite is a copy of its file")
+    count = source.stat().st_size
+    if count > wanted.max_bytes:
+        raise ConfigError(
+            f"{source} is {size(count)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, or copy the "
+            "file yourself and give --on the copy"
+        )
+    target = directory / source.name
+    try:
+        _back_up(source, target, on_progress)
+    except sqlite3.Error as error:
+        raise Unreachable(f"{shown(production)} cannot be copied: {error}") from error
+    return production.set(database=str(target))
+
+
+def _back_up(source: Path, target: Path, on_progress: Progress) -> None:
+    read_only = f"{source.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(read_only, uri=True)) as there, closing(sqlite3.connect(target)) as here:
+        (page,) = there.execute("PRAGMA page_size").fetchone()
+
+        def tell(_status: int, left: int, total: int) -> None:
+            on_progress((total - left) * page, total * page)
+
+        there.backup(here, pages=PAGES, progress=tell)

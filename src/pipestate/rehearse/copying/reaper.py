@@ -1,7 +1,7 @@
-"""`python -m pipestate.rehearse.copying.reaper DIRECTORY`: waits for its parent's end, and removes what that left.
+"""`python -m pipestate.rehearse.copying.reaper DIRECTORY`: waits for its parent's end, and removes the clone.
 
-A clone holds production's rows. A parent that is killed cannot remove it; this process reads from a pipe that breaks
-then. It imports nothing, and Ctrl-C does not reach it.
+A clone holds production's rows. A killed parent cannot remove it; this process then notices its broken pipe.
+It imports only the standard library. Its session is separate, so that Ctrl-C does not reach it.
 """
 
 import os
@@ -17,13 +17,13 @@ PATIENCE = 100
 
 
 def main(directory: Path) -> None:
-    """Wait for the end of stdin; then clear the directory, unless the parent said to keep it."""
+    """Wait for the end of stdin; then clear the directory, unless the parent sent KEEP."""
     if sys.stdin.buffer.read() != KEEP:
         clear(directory)
 
 
 def clear(directory: Path) -> None:
-    """End the server that may run in the directory, and remove that."""
+    """Stop any server in the directory, then remove the directory."""
     for attempt in range(PATIENCE):
         if not _end_server(directory, signal.SIGQUIT if attempt else signal.SIGINT):
             break
@@ -32,7 +32,7 @@ def clear(directory: Path) -> None:
 
 
 def _end_server(directory: Path, how: signal.Signals) -> bool:
-    """Tell the server to stop; say whether there was one."""
+    """Signal the server to stop; return True if there was one."""
     for file in directory.rglob("postmaster.pid"):
         with suppress(OSError, ValueError):
             os.kill(int(file.read_text().splitlines()[0]), how)

@@ -1,100 +1,189 @@
-"""What must be true of production before it is copied; else one sentence, and nothing is begun."""
+"""Requirements on production for a clone, and sentences about the parts that a clone lacks."""
 
+import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from pipestate.embedded import embedded_extensions, embedded_versions
-from pipestate.errors import ConfigError
-from pipestate.plural import many, size
+from sqlalchemy import URL
+
+from pipestate.core.errors import ConfigError
+from pipestate.core.text import many, size
+from pipestate.database import connections as db
+from pipestate.database.embedded import embedded_extensions, embedded_versions
+from pipestate.database.urls import shown
+from pipestate.ledger.state import require_ledger
+from pipestate.ledger.tables import SCHEMA
+from pipestate.project.graph import Chain
+from pipestate.project.version_table import Locator
 from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
-from pipestate.rehearse.copying.wanted import RECIPES, WantedClone
+from pipestate.verify.ledger_owner import ARCHIVE
 
-ARCHIVE = "pipestate_archive"
 SHOWN = 3
 LOG = 2**30
+UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+RECIPES = "give --on a clone of another kind: a restored backup, a branch of a managed server, or CREATE DATABASE … TEMPLATE"
+
+
+@dataclass(frozen=True, slots=True)
+class WantedClone:
+    """The options of a copy: the largest size, schema only, and whether the clone stays."""
+
+    max_bytes: int
+    schema_only: bool = False
+    keep: bool = False
+
+
+def read_size(text: str) -> int:
+    """Read a size such as `500MB` or `10GB`.
+
+    >>> read_size("500MB"), read_size("1.5 gb")
+    (524288000, 1610612736)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]B)", text.strip().upper())
+    if found is None or not float(found[1]):
+        raise ConfigError(f"--max-size {text}: write a size such as 500MB or 10GB")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def require_worth(
+    production: URL,
+    chain: Chain,
+    locate: Locator,
+    wanted: Sequence[str],
+    since: Sequence[str] = (),
+    *,
+    record: bool,
+) -> None:
+    """Refuse a production without pending revisions after `since`; with `record`, also one that lacks a ledger."""
+    with db.reader(production) as connection:
+        position = locate(connection)
+        if record:
+            require_ledger(connection)
+    if not chain.ancestors(wanted) - position.applied - chain.ancestors(since):
+        behind = f" behind {', '.join(since)}" if since else ""
+        at = position.current or "base"
+        raise ConfigError(f"nothing is pending{behind}: {shown(production)} is at {at}, so no clone was made")
 
 
 def require_copyable(found: Inventory, wanted: WantedClone) -> int:
-    """Refuse what cannot be copied whole; say on which version of PostgreSQL the clone will be."""
-    version = _version(found)
-    _refuse_size(found, wanted)
-    _refuse_extensions(found, version)
-    _refuse_unreadable(found)
-    if not wanted.schema_only:
-        _refuse_hidden_rows(found)
-        _refuse_full_disk(found)
-    return version
-
-
-def unreadable_archives(found: Inventory) -> list[Relation]:
-    """List the archived tables that the role may not read: nothing that is pending needs them."""
-    return [each for each in found.relations if not each.is_readable and each.schema == ARCHIVE]
-
-
-def missing_extensions(found: Inventory, version: int) -> list[Extension]:
-    """List the extensions that the embedded server does not have."""
-    there = embedded_extensions(version)
-    return [each for each in found.extensions if each.name not in there]
-
-
-def _version(found: Inventory) -> int:
-    versions = embedded_versions()
-    fitting = [each for each in versions if each >= found.version]
-    if not fitting:
+    """Refuse a production that cannot be copied completely; return the clone's version of PostgreSQL."""
+    versions, role = embedded_versions(), found.role
+    version = next((each for each in versions if each >= found.version), None)
+    if version is None:
         raise ConfigError(
-            f"production is PostgreSQL {found.version}, the embedded server {versions[-1]}: a clone must not be older, so "
-            f"{RECIPES}"
+            f"production is PostgreSQL {found.version}, the embedded server {versions[-1]}: a clone must not be older, "
+            f"so {RECIPES}"
         )
-    return fitting[0]
-
-
-def _refuse_size(found: Inventory, wanted: WantedClone) -> None:
     if not wanted.schema_only and found.bytes > wanted.max_bytes:
         raise ConfigError(
             f"production is {size(found.bytes)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, "
             f"or {RECIPES}"
         )
-
-
-def _refuse_extensions(found: Inventory, version: int) -> None:
-    needed = [each for each in missing_extensions(found, version) if each.needed_by]
-    if needed:
+    if needed := [each for each in missing_extensions(found, version) if each.needed_by]:
         named = ", ".join(f"{each.name} (for {each.needed_by[0]})" for each in needed)
-        raise ConfigError(f"the embedded server does not have what production needs, {named}: {RECIPES}")
-
-
-def _refuse_unreadable(found: Inventory) -> None:
-    unreadable = [each for each in found.relations if not each.is_readable and each.schema != ARCHIVE]
-    if unreadable:
-        schema = unreadable[0].schema
+        raise ConfigError(f"the embedded server lacks extensions of production, {named}: {RECIPES}")
+    if unreadable := [each for each in found.relations if not each.is_readable and each.schema != ARCHIVE]:
+        schema, names = unreadable[0].schema, _named([each.name for each in unreadable])
         raise ConfigError(
-            f"the role {found.role} may not read {_named(unreadable)}: GRANT USAGE ON SCHEMA {schema} and GRANT SELECT ON ALL "
-            f"TABLES IN SCHEMA {schema} TO {found.role}, or name another role in the URL"
+            f"the role {role} may not read {names}: GRANT USAGE ON SCHEMA {schema} and GRANT SELECT ON ALL "
+            f"TABLES IN SCHEMA {schema} TO {role}, or name another role in the URL"
         )
-
-
-def _refuse_hidden_rows(found: Inventory) -> None:
-    hidden = [each for each in found.relations if each.hides_rows and each.is_readable]
-    if hidden:
+    if wanted.schema_only:
+        return version
+    if hidden := [each.name for each in found.relations if each.hides_rows and each.is_readable]:
         raise ConfigError(
-            f"row security hides rows of {_named(hidden)} from the role {found.role}, so the clone would lack them: ALTER ROLE "
-            f"{found.role} BYPASSRLS, or name another role in the URL"
+            f"row security hides rows of {_named(hidden)} from the role {role}, so the clone would lack them: "
+            f"ALTER ROLE {role} BYPASSRLS, or name another role in the URL"
         )
-
-
-def _refuse_full_disk(found: Inventory) -> None:
-    """Refuse what will not fit: the clone's log needs room, too, up to its `max_wal_size`."""
     place = tempfile.gettempdir()
     free = shutil.disk_usage(place).free
-    if found.bytes + min(found.bytes, LOG) > free:
+    if found.bytes + min(found.bytes, LOG) > free:  # the clone's WAL needs space, up to `max_wal_size`
         raise ConfigError(
             f"production is {size(found.bytes)}, and {place} has room for {size(free)}, its log included: set TMPDIR "
             f"to a larger place, or {RECIPES}"
         )
+    return version
 
 
-def _named(relations: Sequence[Relation]) -> str:
-    names = ", ".join(each.name for each in relations[:SHOWN])
-    more = f", … ({many(len(relations), 'table')})" if len(relations) > SHOWN else ""
-    return names + more
+def unreadable_archives(found: Inventory) -> list[Relation]:
+    """List the unreadable archived tables: pending revisions do not need them."""
+    return [each for each in found.relations if not each.is_readable and each.schema == ARCHIVE]
+
+
+def missing_extensions(found: Inventory, version: int) -> list[Extension]:
+    """List the extensions that the embedded server lacks."""
+    there = embedded_extensions(version)
+    return [each for each in found.extensions if each.name not in there]
+
+
+def tables_with_rows(found: Inventory, wanted: WantedClone) -> list[Relation]:
+    """List the tables to copy with their rows; with `schema_only`, the version table and the ledger."""
+    left_out = {each.oid for each in (*unreadable_archives(found), *_unreachable(found))}
+    return [
+        each
+        for each in found.relations
+        if each.has_rows
+        and each.oid not in left_out
+        and (not wanted.schema_only or each.is_version_table or each.schema == SCHEMA)
+    ]
+
+
+def rows_wanted(found: Inventory, wanted: WantedClone) -> list[str]:
+    """Write pg_dump's options for these tables, and for the sequences that the role may read."""
+    if wanted.schema_only:
+        names = [each.quoted for each in tables_with_rows(found, wanted)]
+        names += [each.quoted for each in found.counters if each.is_readable]
+        included = [f"--table={name}" for name in names]
+    else:
+        included = ["--no-unlogged-table-data"] if found.in_recovery else []
+        included += [f"--exclude-table={each.quoted}" for each in unreadable_archives(found)]
+        included += [f"--exclude-table-data={name}" for name in found.extension_tables]
+    unread = [f"--exclude-table-data={each.quoted}" for each in found.counters if not each.is_readable]
+    return included + unread
+
+
+def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[str]:
+    """Name the omitted parts, before anything is copied."""
+    if wanted.schema_only:
+        yield "all rows but those of the version table and the ledger: times and sizes will mean nothing"
+    if extensions := missing_extensions(found, version):
+        names = _named([each.name for each in extensions])
+        yield f"extensions that the embedded server does not have and no object depends on: {names}"
+    if found.foreign_tables:
+        yield f"the rows of foreign tables, which cannot be asked there: {_named(found.foreign_tables)}"
+    if archives := unreadable_archives(found):
+        yield f"archives that {found.role} may not read: {_named([each.name for each in archives])}"
+    if unlogged := _unreachable(found):
+        yield f"the rows of unlogged tables, which a standby has not: {_named([each.name for each in unlogged])}"
+    if found.large_objects:
+        yield many(found.large_objects, "large object")
+    if found.subscriptions:
+        yield f"{many(found.subscriptions, 'subscription')}: a clone follows nobody"
+    if found.has_tablespaces:
+        yield "tablespaces: everything lies in one place"
+    if found.has_labels:
+        yield "security labels"
+
+
+def different(found: Inventory, *, same_locale: bool) -> Iterator[str]:
+    """Name the parts that differ on the clone."""
+    if not same_locale:
+        yield f"the locale {found.locale} is not on this machine: the clone sorts as C does"
+    unread = [each for each in found.counters if not each.is_readable]
+    if unread:
+        names = _named([each.name for each in unread])
+        yield (
+            f"{found.role} may not read the values of sequences ({names}): they go on behind the largest value of their "
+            f"column, or begin anew; GRANT SELECT ON ALL SEQUENCES would let it"
+        )
+
+
+def _unreachable(found: Inventory) -> list[Relation]:
+    return [each for each in found.relations if found.in_recovery and each.is_unlogged]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f", … ({len(names)})" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

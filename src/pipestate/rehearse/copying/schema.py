@@ -1,96 +1,160 @@
-"""The schema: pg_dump writes it into a file, pg_restore reads it from there, one half before the rows, one behind them."""
+"""PostgreSQL's programs from the wheel: pg_dump reads production, pg_restore and psql fill the clone.
+
+The schema is kept in a file: its first half is restored before the rows, its second half after them. Rows are piped
+from pg_dump to psql, so that they are on the disk only once.
+"""
 
 import re
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from subprocess import PIPE
+from typing import IO, Any
 
 from psycopg2.extensions import make_dsn
 from sqlalchemy import URL
 
-from pipestate.config import shown, without_secrets
-from pipestate.errors import Unreachable
-from pipestate.rehearse.copying.programs import last_line, run_program, way_to
-from pipestate.rehearse.copying.wanted import RECIPES
+from pipestate.core.errors import Unreachable
+from pipestate.database.urls import shown, without_secrets
+from pipestate.rehearse.copying.require import RECIPES
+from pipestate.rehearse.copying.session import last_line, program, run_program, way_to
+from pipestate.rehearse.copying.snapshot import Snapshot
 
-LOCK_WAIT_MS = 10_000
+CHUNK = 2**18
 JOBS = 2
-SAID = re.compile(r"^pg_restore: error: (?:could not execute query: )?(?:[A-Z]+:\s+)?(.*)", re.MULTILINE)
+REMOVED = "the clone was removed, production was not changed"
+DUMP = (
+    "--lock-wait-timeout=10000",
+    "--no-password",
+    "--no-subscriptions",
+    "--no-tablespaces",
+    "--no-security-labels",
+)
+SAID = re.compile(
+    r"^pg_restore: error: (?:could not execute query: )?(?:[A-Z]+:\s+)?(.*)(?:\nCommand was: (.*))?",
+    re.MULTILINE,
+)
+GRANTS = ("GRANT ", "REVOKE ", "ALTER DEFAULT PRIVILEGES ")
 # Entries of a dump, as pg_restore lists them: `12; 3079 16397 EXTENSION - vector `.
 EXTENSION = re.compile(r"^\d+; \d+ \d+ (?:COMMENT - EXTENSION|EXTENSION -) (.+?) *$")
-GRANT = re.compile(r"^\d+; \d+ \d+ (?:DEFAULT )?ACL ")
+NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
+READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
+COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A file that holds the schema, and the version of the programs that write and read it."""
+    """A schema file, and the version of the programs that write and read it."""
 
     file: Path
     version: int
 
 
-def dump_schema(driver: Any, url: URL, snapshot: str, dump: Dump, without: Sequence[str]) -> None:
-    """Write the schema of the moment that `driver` has exported into the file."""
+def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
+    """Write the schema of the snapshot into the file."""
     options = [
+        *DUMP,
         "--format=custom",
         "--schema-only",
-        f"--snapshot={snapshot}",
         f"--file={dump.file}",
-        f"--lock-wait-timeout={LOCK_WAIT_MS}",
-        "--no-password",
-        "--no-subscriptions",
-        "--no-tablespaces",
-        "--no-security-labels",
-        *(f"--exclude-table={table}" for table in without),
+        f"--snapshot={moment.id}",
     ]
-    with way_to(driver, dump.file.parent) as (where, secret):
+    options += [f"--exclude-table={table}" for table in without]
+    with way_to(moment.driver, dump.file.parent) as (where, secret):
         done = run_program(dump.version, "pg_dump", [*options, f"--dbname={where}"], secret)
     if done.returncode:
-        said = without_secrets(last_line(done), url)
-        raise Unreachable(f"pg_dump cannot read the schema of {shown(url)}: {said}")
+        said = without_secrets(last_line(done.stderr), moment.url)
+        raise Unreachable(f"pg_dump cannot read the schema of {shown(moment.url)}: {said}")
 
 
-def restore_tables(dump: Dump, clone: URL, without: Sequence[str]) -> None:
-    """Make what the rows need: types, functions, tables. The extensions in `without` are left out."""
-
-    def is_wanted(entry: str) -> bool:
-        found = EXTENSION.search(entry)
-        return found is None or found[1].strip('"') not in without
-
-    _restore_all(dump, clone, "--section=pre-data", _only(dump, is_wanted))
-
-
-def restore_rest(dump: Dump, clone: URL) -> None:
-    """Make what stands on the rows: indexes, constraints, triggers; event triggers come last."""
-    _restore_all(dump, clone, "--section=post-data", f"--jobs={JOBS}")
+def restore_tables(dump: Dump, clone: URL, without: Sequence[str]) -> list[str]:
+    """Create the objects that rows need: types, functions, tables. Extensions in `without` are omitted."""
+    listed = run_program(dump.version, "pg_restore", ["--list", str(dump.file)], {}).stdout
+    chosen = dump.file.with_suffix(".list")
+    with chosen.open("w", encoding="utf-8") as file:
+        for entry in listed.splitlines():
+            found = EXTENSION.search(entry)
+            if found is None or found[1].strip('"') not in without:
+                print(entry, file=file)
+    return _restore(dump, clone, "--section=pre-data", f"--use-list={chosen}")
 
 
-def restore_grants(dump: Dump, clone: URL) -> list[str]:
-    """Grant what is granted; return what cannot be, such as on parts of an extension that was left out."""
-    return _restore(dump, clone, _only(dump, lambda entry: GRANT.search(entry) is not None))
-
-
-def _restore_all(dump: Dump, clone: URL, *options: str) -> None:
-    complaints = _restore(dump, clone, "--no-acl", "--exit-on-error", *options)
-    if complaints:
-        raise Unreachable(
-            f"production's schema cannot be made on the embedded server: {complaints[0]}; {RECIPES}"
-        )
+def restore_rest(dump: Dump, clone: URL) -> list[str]:
+    """Create indexes, constraints, triggers; event triggers come last."""
+    return _restore(dump, clone, "--section=post-data", f"--jobs={JOBS}")
 
 
 def _restore(dump: Dump, clone: URL, *options: str) -> list[str]:
-    """Run pg_restore, and return what it complains of."""
-    where = make_dsn(**clone.get_dialect()().create_connect_args(clone)[1])
-    done = run_program(dump.version, "pg_restore", [*options, f"--dbname={where}", str(dump.file)], {})
-    complaints = [found[1] for found in SAID.finditer(done.stderr)]
-    return complaints or ([last_line(done)] if done.returncode else [])
+    """Run pg_restore; return the failed grants, such as those on parts of an omitted extension."""
+    arguments = [*options, f"--dbname={_dsn(clone)}", str(dump.file)]
+    done = run_program(dump.version, "pg_restore", arguments, {})
+    complaints = SAID.findall(done.stderr)
+    failed = [said for said, command in complaints if not command.startswith(GRANTS)]
+    if failed or (done.returncode and not complaints):
+        why = failed[0] if failed else last_line(done.stderr)
+        raise Unreachable(f"production's schema cannot be made on the embedded server: {why}; {RECIPES}")
+    return [said for said, _ in complaints]
 
 
-def _only(dump: Dump, is_wanted: Callable[[str], bool]) -> str:
-    """Write the list of the entries that are wanted; return the option that names it."""
-    listed = run_program(dump.version, "pg_restore", ["--list", str(dump.file)], {}).stdout
-    entries = [entry for entry in listed.splitlines() if is_wanted(entry)]
-    chosen = dump.file.with_suffix(".list")
-    chosen.write_text("\n".join(entries) + "\n", encoding="utf-8")
-    return f"--use-list={chosen}"
+def copy_rows(
+    moment: Snapshot, dump: Dump, clone: URL, options: Sequence[str], on_bytes: Callable[[int], None]
+) -> list[int]:
+    """Copy the snapshot's rows and the values of sequences; return the number of rows of each table.
+
+    Functions in CHECK constraints may name tables without a schema, so the clone reads rows on production's path.
+    """
+    reads = [*DUMP, "--section=data", "--no-large-objects", f"--snapshot={moment.id}", *options]
+    takes = [
+        "--no-psqlrc",
+        "--no-password",
+        "--set=ON_ERROR_STOP=1",
+        "--set=VERBOSITY=terse",
+        f"--dbname={_dsn(clone)}",
+    ]
+    with (
+        way_to(moment.driver, dump.file.parent) as (where, secret),
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as complained,
+        tempfile.TemporaryFile() as out,
+        program(dump.version, "pg_dump", [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
+        program(dump.version, "psql", takes, READ, stdin=PIPE, stdout=out, stderr=complained) as writer,
+    ):
+        took_all = _pump(reader.stdout, writer.stdin, moment.found.path, on_bytes)
+        if took_all and reader.wait():
+            why = without_secrets(last_line(_text(said)), moment.url)
+            raise Unreachable(f"production did not give its rows: {why}; {REMOVED}")
+        if writer.wait():
+            raise Unreachable(
+                f"the clone did not take production's rows: {last_line(_text(complained))}; {REMOVED}"
+            )
+        out.seek(0)
+        return [int(count) for count in COPIED.findall(out.read())]
+
+
+def _pump(reader: Any, writer: Any, path: str, on_bytes: Callable[[int], None]) -> bool:
+    """Pass on a script, with its search path replaced; return False if the clone stopped reading it."""
+    count = 0
+    try:
+        for line in reader:
+            if line == NO_PATH:
+                writer.write(f"SET search_path = {path};\n".encode())
+                break
+            writer.write(line)
+        while data := reader.read1(CHUNK):
+            writer.write(data)
+            count += len(data)
+            on_bytes(count)
+        writer.close()
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _dsn(clone: URL) -> str:
+    return str(make_dsn(**clone.get_dialect()().create_connect_args(clone)[1]))

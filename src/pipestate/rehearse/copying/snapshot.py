@@ -1,7 +1,7 @@
-"""One moment of production: every table is locked against change, then the snapshot is taken, and exported.
+"""Snapshot of production: every table is locked against change, then the snapshot is taken and exported.
 
-In this order, unlike in pg_dump: what is truncated or rewritten between a snapshot and a lock looks empty to that
-snapshot. LOCK takes none; the first query behind it does.
+pg_dump uses the opposite order: a table truncated or rewritten between its snapshot and its lock looks empty.
+LOCK takes no snapshot; the first query after it does.
 """
 
 from collections.abc import Iterator
@@ -13,25 +13,21 @@ from psycopg2 import Error, errors
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ
 from sqlalchemy import URL
 
-from pipestate.config import shown
-from pipestate.engines.world import WORLD
-from pipestate.errors import Unreachable
+from pipestate.core.errors import Unreachable
+from pipestate.database.postgresql import SESSION_SETTINGS
+from pipestate.database.urls import shown
 from pipestate.rehearse.copying.inventory import Inventory, read_inventory
 from pipestate.rehearse.copying.require import unreadable_archives
 from pipestate.rehearse.copying.session import ask, said, session
 
 TRIES = 3
-LOCK_TIMEOUT = WORLD["lock_timeout"]
-# Values are written so that the clone, with the same settings, reads what they were.
+LOCK_TIMEOUT = SESSION_SETTINGS["lock_timeout"]
+# No timeout ends the transaction early, and names are fully qualified.
 SETTINGS = {
-    **{
-        name: value for name, value in WORLD.items() if name != "transaction_read_only"
-    },  # the session says that
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "lc_monetary": "C",
+    "lock_timeout": LOCK_TIMEOUT,
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "search_path": "pg_catalog",
 }
 SINCE = {"transaction_timeout": 170000}
 LOCKED = (
@@ -43,8 +39,9 @@ RESTLESS = "tables of {url} come and go faster than they can be copied: nothing 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A session whose transaction sees one moment, that moment's number, and what was there."""
+    """A session that holds a snapshot of production, the snapshot's id, and the inventory."""
 
+    url: URL
     driver: Any
     id: str
     found: Inventory
@@ -52,7 +49,7 @@ class Snapshot:
 
 @contextmanager
 def reading(url: URL) -> Iterator[Any]:
-    """Open a session whose transactions read one moment each, and cannot write."""
+    """Open a read-only session; each transaction reads one snapshot."""
     with session(url) as driver:
         driver.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
         yield driver
@@ -60,22 +57,22 @@ def reading(url: URL) -> Iterator[Any]:
 
 @contextmanager
 def snapshot(url: URL) -> Iterator[Snapshot]:
-    """Hold one moment of production, in which no table changes its shape, until the end."""
+    """Hold one snapshot of production, with every table's shape locked, until the end."""
     with reading(url) as driver:
-        with _told(url):
+        with _translate_errors(url):
             found = _locked(driver, url)
             ((number,),) = ask(driver, "SELECT pg_catalog.pg_export_snapshot()")
-        yield Snapshot(driver, str(number), found)
+        yield Snapshot(url, driver, str(number), found)
 
 
-def look(url: URL) -> Inventory:
-    """Read what production has, and hold nothing."""
-    with reading(url) as driver, _told(url):
-        return _look(driver)
+def read_production(url: URL) -> Inventory:
+    """Read production's inventory, and release all locks."""
+    with reading(url) as driver, _translate_errors(url):
+        return _read_unlocked(driver)
 
 
 @contextmanager
-def _told(url: URL) -> Iterator[None]:
+def _translate_errors(url: URL) -> Iterator[None]:
     try:
         yield
     except errors.LockNotAvailable as error:
@@ -84,34 +81,25 @@ def _told(url: URL) -> Iterator[None]:
         raise Unreachable(f"{shown(url)} cannot be copied: {said(error, url)}") from error
 
 
-def _look(driver: Any) -> Inventory:
-    """Read what is there, with the path that the session has; to know its size, a table must not be locked."""
+def _read_unlocked(driver: Any) -> Inventory:
+    """Read the inventory on the session's search path; the size of a table needs a lock."""
     ask(driver, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     return read_inventory(driver)
 
 
-def send_settings(driver: Any, path: str = "pg_catalog") -> None:
-    """Set, until the end of the transaction, how values are written and read, and that nothing ends it early.
-
-    With the catalogue alone on the path, names that are values (of a column of type regclass) are written in full.
-    """
-    known = [name for name, since in SINCE.items() if driver.server_version >= since]
-    values = {**SETTINGS, **dict.fromkeys(known, "0")}
-    settings = [f"SET LOCAL {name} = '{value}'" for name, value in values.items()]
-    ask(driver, "; ".join([*settings, f"SET LOCAL search_path = {path}"]))
-
-
 def _locked(driver: Any, url: URL) -> Inventory:
-    """Lock what is there, and look again: where a table came or went in between, begin anew."""
+    """Lock the tables, and read them again; start over if a table was created or dropped in between."""
     for _ in range(TRIES):
-        before = _look(driver)
+        before = _read_unlocked(driver)
         driver.rollback()
-        send_settings(driver)
+        known = [name for name, since in SINCE.items() if driver.server_version >= since]
+        values = {**SETTINGS, **dict.fromkeys(known, "0")}
+        ask(driver, "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in values.items()))
         with suppress(errors.UndefinedTable, errors.InvalidSchemaName):
             _lock(driver, _lockable(before))
             found = read_inventory(driver)
             if _lockable(found) == _lockable(before):
-                return replace(found, search_path=before.search_path)  # ours is another by now
+                return replace(found, search_path=before.search_path)  # the session's own path has changed
         driver.rollback()
     raise Unreachable(RESTLESS.format(url=shown(url)))
 

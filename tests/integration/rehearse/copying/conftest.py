@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bed import memory
+from support.servers import memory
 
 
 @pytest.fixture(autouse=True, scope="package")

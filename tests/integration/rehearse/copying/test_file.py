@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from pipestate.errors import ConfigError, Unreachable
-from pipestate.rehearse.copying.make import cloned
-from pipestate.rehearse.copying.making import Told
-from pipestate.rehearse.copying.wanted import WantedClone
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.require import WantedClone
+from support.servers import Database
 
 ALL = WantedClone(2**30)
 
@@ -18,7 +17,9 @@ def test_the_file_is_copied_also_while_somebody_writes_and_gone_at_the_end(sqlit
     told: list[tuple[int, int]] = []
     with sqlite_database.begin() as writer:
         writer.exec_driver_sql("INSERT INTO t VALUES (2)")
-        with cloned(sqlite_database.url, ALL, Told(on_progress=lambda *done: told.append(done))) as clone:
+        with cloned(
+            sqlite_database.url, ALL, CopyOutput(on_progress=lambda *done: told.append(done))
+        ) as clone:
             copy = Database(clone.url)
             assert copy.rows("SELECT id FROM t") == [(1,)]
             copy.run("DROP TABLE t")
@@ -34,8 +35,8 @@ def test_what_is_refused(sqlite_database: Database, tmp_path: Path) -> None:
         (WantedClone(10), "above --max-size"),
         (WantedClone(2**30, schema_only=True), "--schema-only is for"),
     ):
-        with pytest.raises(ConfigError, match=said), cloned(sqlite_database.url, wanted, Told()):
+        with pytest.raises(ConfigError, match=said), cloned(sqlite_database.url, wanted, CopyOutput()):
             pass
     gone = sqlite_database.url.set(database=str(tmp_path / "none"))
-    with pytest.raises(Unreachable, match="there is no file"), cloned(gone, ALL, Told()):
+    with pytest.raises(Unreachable, match="there is no file"), cloned(gone, ALL, CopyOutput()):
         pass

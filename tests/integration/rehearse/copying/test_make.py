@@ -5,18 +5,21 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from bed import Database, Postgres
-from odd_production import drop_odd, make_odd
-from pipestate.errors import ConfigError, PipestateError, Unreachable
-from pipestate.interrupt import Interrupted
+from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.database.interrupt import Interrupted
 from pipestate.rehearse.contents import Contents, differences, read_contents
-from pipestate.rehearse.copying.make import cloned
-from pipestate.rehearse.copying.making import Told
-from pipestate.rehearse.copying.wanted import WantedClone
+from pipestate.rehearse.copying.inventory import Inventory, read_inventory
+from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.require import WantedClone
+from pipestate.rehearse.copying.session import ask
+from pipestate.rehearse.copying.snapshot import snapshot
+from support.odd_production import drop_odd, make_odd
+from support.servers import Database, Postgres
 
 ALL = WantedClone(2**30)
 
@@ -59,7 +62,7 @@ def copied(postgres: Postgres) -> Iterator[Copied]:
             could_drop.append(can_drop(production))
         said.append(sentence)
 
-    with cloned(reader.url, ALL, Told(listen)) as clone:
+    with cloned(reader.url, ALL, CopyOutput(listen)) as clone:
         database = Database(clone.url)
         yield Copied(production, reader, contents, database, said, could_drop[0])
         database.engine.dispose()
@@ -92,7 +95,6 @@ def test_what_stands_on_the_rows_is_there(copied: Copied) -> None:
     assert clone.rows("SELECT pubname, puballtables FROM pg_publication") == [("everything", True)]
     assert clone.value("SELECT count(*) FROM pg_event_trigger") == 1
     assert clone.rows("SELECT name FROM pipestate.observation") == [("x",)]
-    assert clone.rows("SELECT name FROM pipestate_archive.manifest") == [("old",)]
     assert clone.rows("SHOW search_path") == [('public, "S.x"',)]
     assert clone.value("SELECT current_setting('app.tenant')") == "it's"
     assert clone.rows("SHOW fsync") == [("on",)]
@@ -118,7 +120,7 @@ def test_production_keeps_nothing_of_it(copied: Copied) -> None:
 
 def refuses(reader: Database, wanted: WantedClone = ALL) -> str:
     """Ask for a clone that is refused before a server is started."""
-    with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted, Told()):
+    with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted, CopyOutput()):
         pass
     return str(refused.value)
 
@@ -134,36 +136,76 @@ def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: C
     production.run(f"GRANT SELECT ON hen TO {role}")
 
 
-def abandoned(database: Database, wanted: WantedClone, told: Told, expected: type[PipestateError]) -> str:
+def abandoned(
+    database: Database, wanted: WantedClone, told: CopyOutput, expected: type[PipestateError]
+) -> str:
     """Make a clone that fails on the way; nothing may be left of it, here or on production."""
-    before = set(Path(tempfile.gettempdir()).glob("pipestate-clone-*"))
-    with pytest.raises(expected) as failed, cloned(database.url, wanted, told):
-        pass
+    with tempfile.TemporaryDirectory(prefix="t-") as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", place)
+        with pytest.raises(expected) as failed, cloned(database.url, wanted, told):
+            pass
+        assert list(Path(place).iterdir()) == []
     assert failed.value.exit_code == 3
-    assert not set(Path(tempfile.gettempdir()).glob("pipestate-clone-*")) - before
-    others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pipestate clone' AND state <> 'idle' "
-    assert database.value(f"{others} AND datname = current_database()") == 0
+    others = "SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND "
+    assert database.value(others + READERS) == 0
     return str(failed.value)
+
+
+LARGE = "CREATE TABLE large AS SELECT i AS id, repeat('x', 200) AS line FROM generate_series(1, 100000) AS i"
+READERS = "application_name IN ('pipestate clone', 'pg_dump') AND datname = current_database()"
 
 
 @pytest.mark.scene
 def test_production_that_goes_away_and_ctrl_c_leave_nothing_behind(pg: Database) -> None:
-    pg.run("CREATE TABLE a AS SELECT generate_series(1, 1000) AS id", "CREATE TABLE b (id integer)")
+    """The table is larger than the pipe: pg_dump still reads when the first rows arrive."""
+    pg.run(LARGE)
 
-    ended = "application_name = 'pipestate clone' AND datname = current_database()"
+    def end_the_readers(done: int, total: int) -> None:
+        pg.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {READERS}")
 
-    def end_the_reader(done: int, total: int) -> None:
-        pg.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ended}")
-
-    said = abandoned(pg, ALL, Told(on_progress=end_the_reader), Unreachable)
-    assert re.match(
-        r"production did not give the rows of b: .*; the clone was removed, production was not", said
-    )
+    said = abandoned(pg, ALL, CopyOutput(on_progress=end_the_readers), Unreachable)
+    assert re.match(r"production did not give its rows: .*; the clone was removed, production was not", said)
 
     def press_ctrl_c(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    said = abandoned(pg, ALL, Told(on_progress=press_ctrl_c), Interrupted)
-    assert said.startswith(
-        "interrupted: 1 of 2 tables copied; what ran on production was cancelled; the clone"
-    )
+    said = abandoned(pg, ALL, CopyOutput(on_progress=press_ctrl_c), Interrupted)
+    assert said.startswith("interrupted: what ran on production was cancelled; the clone was removed")
+
+
+def test_rows_that_the_clone_refuses_are_its_own_fault(pg: Database) -> None:
+    """A CHECK that depends on more than its row may hold here, and fail there."""
+    here = pg.value("SELECT setting FROM pg_settings WHERE name = 'data_directory'")
+    pg.run(LARGE, f"ALTER TABLE large ADD CHECK (id < 90000 OR current_setting('data_directory') = '{here}')")
+    said = abandoned(pg, ALL, CopyOutput(), Unreachable)
+    assert said.startswith("the clone did not take production's rows: ")
+    assert "violates check constraint" in said
+
+
+def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
+    pg: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the list of tables and their locks one is dropped and one is made, once."""
+    pg.run("CREATE TABLE old (id integer)")
+    looked: list[Inventory] = []
+
+    def look_and_change(driver: Any) -> Inventory:
+        looked.append(read_inventory(driver))
+        if len(looked) == 1:
+            pg.run("DROP TABLE old", "CREATE TABLE new AS SELECT 1 AS id")
+        return looked[-1]
+
+    monkeypatch.setattr("pipestate.rehearse.copying.snapshot.read_inventory", look_and_change)
+    with snapshot(pg.url) as moment:
+        assert [each.name for each in moment.found.relations] == ["new"]
+        assert ask(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
+
+
+def test_without_rows_the_version_table_and_sequences_arrive(pg: Database) -> None:
+    pg.run("CREATE TABLE t (id serial)", "INSERT INTO t DEFAULT VALUES")
+    pg.run("CREATE TABLE alembic_version (version_num text)", "INSERT INTO alembic_version VALUES ('a1')")
+    with cloned(pg.url, WantedClone(2**30, schema_only=True), CopyOutput()) as clone:
+        copy = Database(clone.url)
+        assert copy.rows("SELECT version_num, (SELECT count(*) FROM t) FROM alembic_version") == [("a1", 0)]
+        assert copy.value("SELECT nextval('t_id_seq')") == 2
+        copy.engine.dispose()

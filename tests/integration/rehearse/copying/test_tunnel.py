@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bed import Database
-from pipestate.embedded import embedded_versions
-from pipestate.errors import Unreachable
-from pipestate.rehearse.copying.programs import run_program, way_to
-from pipestate.rehearse.copying.session import session
+from pipestate.core.errors import Unreachable
+from pipestate.database.embedded import embedded_versions
+from pipestate.rehearse.copying.session import run_program, session, way_to
 from pipestate.rehearse.copying.tunnel import tls_context
-from tls_front import CERTIFICATE, tls_front
+from support.servers import Database
+from support.tls_proxy import CERTIFICATE, tls_front
 
 NEWEST = embedded_versions()[-1]
 

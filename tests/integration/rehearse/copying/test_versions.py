@@ -2,14 +2,13 @@
 
 import pytest
 
-from bed import Postgres, memory
-from odd_production import drop_odd, make_odd
-from pipestate.embedded import embedded_server, embedded_versions
+from pipestate.database.embedded import embedded_server, embedded_versions
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying import require
-from pipestate.rehearse.copying.make import cloned
-from pipestate.rehearse.copying.making import Told
-from pipestate.rehearse.copying.wanted import WantedClone
+from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.require import WantedClone
+from support.odd_production import drop_odd, make_odd
+from support.servers import Postgres, memory
 
 OLDEST, *_, NEWEST = embedded_versions()
 
@@ -22,7 +21,7 @@ def test_the_oldest_server_is_copied_to_the_newest(monkeypatch: pytest.MonkeyPat
         postgres = Postgres(url)
         production, reader = make_odd(postgres)
         before = read_contents(production.url)
-        with cloned(reader.url, WantedClone(2**30), Told()) as clone:
+        with cloned(reader.url, WantedClone(2**30), CopyOutput()) as clone:
             after = read_contents(clone.url)
         drop_odd(postgres, production)
         postgres.engine.dispose()

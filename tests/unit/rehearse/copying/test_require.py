@@ -2,11 +2,10 @@
 
 import pytest
 
-from pipestate.errors import ConfigError
+from pipestate.core.errors import ConfigError
 from pipestate.rehearse.copying import require
 from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
-from pipestate.rehearse.copying.left_out import left_out, tables_with_rows
-from pipestate.rehearse.copying.wanted import WantedClone, read_size
+from pipestate.rehearse.copying.require import WantedClone, left_out, read_size, tables_with_rows
 
 ALL, SCHEMA = WantedClone(2**30), WantedClone(2**30, schema_only=True)
 
@@ -18,7 +17,6 @@ def make_relation(name: str = "orders", **overrides: object) -> Relation:
         "name": name,
         "schema": "public",
         "has_rows": True,
-        "columns": "id",
         "bytes": 8192,
         "is_readable": True,
         "hides_rows": False,
@@ -45,6 +43,7 @@ def make_inventory(**overrides: object) -> Inventory:
         "relations": (make_relation(),),
         "counters": (),
         "extensions": (Extension("plpgsql", ("function f()",)),),
+        "extension_tables": (),
         "materialized_views": (),
         "foreign_tables": (),
         "roles": (),

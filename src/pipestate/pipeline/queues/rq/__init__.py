@@ -1,4 +1,4 @@
-"""RQ behind the port: the queues as it keeps them in Redis."""
+"""RQ implementation of the port: queues stored in Redis."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle, Saved
 from pipestate.pipeline.queues.rq import clear, dispatch, registries, restore
 from pipestate.pipeline.queues.rq.connection import connected
-from pipestate.pipeline.queues.rq.content import FORMAT
+from pipestate.pipeline.queues.rq.stored_job import FORMAT
 
 if TYPE_CHECKING:
     from redis import Redis

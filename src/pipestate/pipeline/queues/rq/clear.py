@@ -1,10 +1,10 @@
-"""Delete a job with everything that RQ keeps about it, if it is still as it was exported.
+"""Delete a job with all its RQ data, if it still matches its export.
 
-A script, not WATCH and MULTI: it looks and deletes in one step on the server, a job at a time, so that a
-page of jobs is one round trip and a job that changes costs its neighbours nothing. With WATCH a page would
-start over whenever one job of it moves, or every job would be three round trips.
+A Lua script compares and deletes in one step on the server, one job at a time. A page of jobs is one round
+trip, and a changed job does not affect the others. With WATCH and MULTI, a page would restart after each
+change, or every job would need three round trips.
 
-RQ's own `Job.delete` would leave the results, and the id in the sets of the jobs that it waited for.
+RQ's own `Job.delete` would leave the results, and the id in the sets of its dependencies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,21 +13,26 @@ from typing import TYPE_CHECKING
 
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Exported
-from pipestate.pipeline.queues.rq.connection import pages
-from pipestate.pipeline.queues.rq.content import as_content
-from pipestate.pipeline.queues.rq.keys import EXECUTIONS, JOBS, keys_of, registry_key, started_key
+from pipestate.pipeline.queues.rq.connection import (
+    EXECUTIONS,
+    JOBS,
+    keys_of,
+    pages,
+    registry_key,
+    started_key,
+)
 from pipestate.pipeline.queues.rq.registries import RegistryEntry
-from pipestate.pipeline.queues.rq.stored_job import StoredJob, read_jobs
+from pipestate.pipeline.queues.rq.stored_job import StoredJob, as_content, read_jobs
 
 if TYPE_CHECKING:
     from redis import Redis
 
-# What the script answers.
+# Return values of the script, by index.
 ANSWERS = (SubjectOutcome.CHANGED, SubjectOutcome.DELETED, SubjectOutcome.GONE)
 
-# The order of fields is not stable in Redis, so the caller names them; sorting them here would follow
-# the server's locale. Keys that depend on data (parents, executions) are made in the script: RQ does not
-# run on a Redis cluster, where that would matter.
+# The order of hash fields is unstable in Redis, so the caller names them; sorting in the script would depend
+# on the server's locale. The script builds keys that depend on data (parents, executions). Only a Redis
+# cluster forbids this, and RQ does not support clusters.
 SCRIPT = """
 local registry, job, dependents, dependencies, results, executions, started = unpack(KEYS)
 local id, digest, group, job_prefix, execution_prefix = unpack(ARGV, 1, 5)
@@ -64,7 +69,7 @@ return 1
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How to tell that a job has not changed since it was exported."""
+    """Evidence that a job is unchanged since its export."""
 
     fields: tuple[bytes, ...]
     digest: str
@@ -72,7 +77,7 @@ class Proof:
 
 
 def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
-    """Read each job whole, where it still blocks the pipeline as it did when it was planned."""
+    """Read each job completely, if it still blocks the pipeline as planned."""
     for job, stored in zip(jobs, read_jobs(redis, jobs), strict=True):
         if not stored.fields and stored.score is None:
             yield SubjectOutcome.GONE
@@ -89,7 +94,7 @@ def _as_planned(job: Blocked, stored: StoredJob) -> bool:
 
 
 def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
-    """Delete each job that is still as it was exported."""
+    """Delete each job that still matches its export."""
     script = redis.register_script(SCRIPT)
     for page in pages(jobs):
         with redis.pipeline(transaction=False) as pipeline:

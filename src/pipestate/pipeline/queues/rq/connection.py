@@ -1,15 +1,64 @@
-"""A connection to Redis, and its errors as one sentence without a password."""
+"""Connection to Redis, and the keys that RQ uses for a job."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from pipestate.errors import ConfigError, Unreachable
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.pipeline.queues.port import State
 
 if TYPE_CHECKING:
     from redis import Redis
+
+
+JOBS = "rq:job:"
+EXECUTIONS = "rq:execution:"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys of a job: its hash, dependents, dependencies, results and runs."""
+
+    job: str
+    dependents: str
+    dependencies: str
+    results: str
+    executions: str
+
+
+def keys_of(job_id: str) -> Keys:
+    """Return the keys of a job, from RQ's own functions if they need only the id."""
+    from rq.executions import ExecutionRegistry
+    from rq.job import Job
+    from rq.results import Result
+
+    return Keys(
+        job=f"{JOBS}{job_id}",
+        dependents=Job.dependents_key_for(job_id),
+        dependencies=f"{JOBS}:{job_id}:dependencies",  # RQ uses two colons here
+        results=Result.get_key(job_id),  # type: ignore[no-untyped-call]
+        executions=ExecutionRegistry.key_template.format(job_id),
+    )
+
+
+def registry_key(queue: str, state: State) -> str:
+    from rq.registry import DeferredJobRegistry, FailedJobRegistry
+
+    registry = DeferredJobRegistry if state is State.DEFERRED else FailedJobRegistry
+    return registry.key_template.format(queue)
+
+
+def started_key(queue: str) -> str:
+    from rq.registry import StartedJobRegistry
+
+    return StartedJobRegistry.key_template.format(queue)
+
+
+# Connection to Redis, with its errors as one sentence without a password.
+
 
 PAGE = 1000
 Item = TypeVar("Item")
@@ -20,18 +69,18 @@ URL_SHAPE = (
 
 
 def pages(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Cut into pieces that are one round trip each."""
+    """Split the items into pages of one round trip each."""
     return (items[start : start + PAGE] for start in range(0, len(items), PAGE))
 
 
 def text(data: bytes) -> str:
-    """Decode what Redis returns, so that the client encodes it to the same bytes again."""
+    """Decode a value from Redis, so that the client encodes it to the same bytes."""
     return data.decode(errors="surrogateescape")
 
 
 @contextmanager
 def connected(redis_url: str) -> Iterator["Redis"]:
-    """Connect to Redis; what it refuses, or a connection that is lost, ends as Unreachable."""
+    """Connect to Redis; a refused command or a lost connection raises Unreachable."""
     try:
         from redis import Redis
         from redis.exceptions import RedisError, ResponseError
@@ -62,7 +111,7 @@ def _reason(error: Exception) -> str:
 
 
 def _require_whole(redis_url: str) -> None:
-    """Refuse a password with / ? or #: the host would end there, and the rest be shown as host and port."""
+    """Refuse a password with / ? or #: the URL's host would end there, and messages would show the rest."""
     parts = urlsplit(redis_url)
     if "@" in parts.path + parts.query + parts.fragment:
         raise ValueError("an @ behind the host")

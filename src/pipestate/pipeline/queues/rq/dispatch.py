@@ -1,4 +1,4 @@
-"""Calls on their way: which are still alive in RQ, and sending new ones."""
+"""Calls in RQ: find the ones that are still alive, and send new ones."""
 
 import time
 from collections import Counter
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def alive(redis: "Redis", queues: Sequence[str]) -> Alive:
-    """Look into every queue, without changing anything (RQ's own look cleans up as it goes).
+    """Read every queue without changes (RQ's own functions remove entries while reading).
 
-    A deferred job is not alive: it waits for others that may never end, which is how sites got stuck. A
-    running one is, until its worker has been silent for so long that RQ takes it for abandoned.
+    A deferred job is not alive: it waits for jobs that may never end, and so blocks its site. A running job
+    is alive until RQ considers its silent worker abandoned.
     """
     from rq import Queue
 
@@ -31,7 +31,7 @@ def alive(redis: "Redis", queues: Sequence[str]) -> Alive:
 
 
 def _ids(redis: "Redis", queue: "Queue") -> set[str]:
-    """Read all places at one moment: RQ moves jobs from one to the other."""
+    """Read all places at one moment, because RQ moves jobs between them."""
     started = queue.started_job_registry
     with redis.pipeline(transaction=True) as pipeline:
         pipeline.lrange(queue.key, 0, -1)

@@ -1,8 +1,7 @@
-"""Bring a job back into Redis exactly as it was exported, unless it is there again.
+"""Restore a job in Redis exactly as exported, unless it exists again.
 
-Back come its hash, its results, its id with the score in the registry, the jobs that it waits for and those
-that wait for it, its group, and the moments when these expire. Its runs (what a worker that was killed has
-left) do not come back: RQ would take them for work in progress.
+The restore covers its hash, results, registry entry with score, dependencies, dependents, group, and expiry
+times. It excludes runs left by a killed worker, because RQ would treat them as work in progress.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,17 +9,15 @@ from typing import TYPE_CHECKING
 
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Saved
-from pipestate.pipeline.queues.rq.connection import pages
-from pipestate.pipeline.queues.rq.content import read_content
-from pipestate.pipeline.queues.rq.keys import JOBS, keys_of, registry_key
-from pipestate.pipeline.queues.rq.stored_job import EXPIRING, StoredJob
+from pipestate.pipeline.queues.rq.connection import JOBS, keys_of, pages, registry_key
+from pipestate.pipeline.queues.rq.stored_job import EXPIRING, StoredJob, read_content
 
 if TYPE_CHECKING:
     from redis import Redis
 
 ANSWERS = (SubjectOutcome.EXISTS, SubjectOutcome.RESTORED)
 
-# It looks and writes in one step on the server. Each list comes behind its length.
+# The script checks and writes in one step on the server. Each list follows its length.
 SCRIPT = """
 local registry, job, results, dependencies, dependents = unpack(KEYS)
 local at = 0
@@ -55,12 +52,12 @@ for _ = 1, tonumber(take()) do
 end
 return 1
 """
-# Where the keys that expire stand among the script's KEYS.
+# Positions of the expiring keys among the script's KEYS.
 KEY_NUMBERS = {"job": 2, "results": 3, "dependencies": 4, "dependents": 5}
 
 
 def check(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-    """Say what `restore` would do with each job; reads only."""
+    """Return the outcome that `restore` would have for each job; reads only."""
     for page, stored, now in _stored(redis, jobs):
         with redis.pipeline(transaction=False) as pipeline:
             for saved in page:
@@ -74,7 +71,7 @@ def check(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
 
 
 def restore(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-    """Bring back each job that is not there and has not expired."""
+    """Restore each job that is missing and has not expired."""
     script = redis.register_script(SCRIPT)
     for page, stored, now in _stored(redis, jobs):
         lasting = [_absent(job, now).done for job in stored]
@@ -87,7 +84,7 @@ def restore(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
 
 
 def _stored(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[tuple[Sequence[Saved], list[StoredJob], int]]:
-    """Yield page by page the jobs, the same as Redis held them, and the server's time in milliseconds."""
+    """Yield, per page, the jobs, their current state in Redis, and the server's time in milliseconds."""
     for page in pages(jobs):
         stored = [read_content(saved) for saved in page]
         with redis.pipeline(transaction=False) as pipeline:
@@ -97,7 +94,7 @@ def _stored(redis: "Redis", jobs: Sequence[Saved]) -> Iterator[tuple[Sequence[Sa
 
 
 def _absent(job: StoredJob, now: int) -> SubjectOutcome:
-    """Decide about a job that is not there: one whose hash would have expired by now does not come back."""
+    """Decide about a missing job; an expired hash stays deleted."""
     return SubjectOutcome.EXPIRED if job.expires_at.get("job", now + 1) <= now else SubjectOutcome.RESTORED
 
 
@@ -111,7 +108,7 @@ def _keys(job: Blocked) -> list[str]:
 
 
 def _arguments(job_id: str, job: StoredJob, now: int) -> list[str | bytes]:
-    """List the arguments in the order in which the script takes them; leave out what has expired."""
+    """List the arguments in the script's order, without expired keys."""
     past = {name for name in EXPIRING if job.expires_at.get(name, now + 1) <= now}
     results = () if "results" in past else job.results
     expiries = [(KEY_NUMBERS[name], end) for name, end in job.expires_at.items() if name not in past]
@@ -127,12 +124,12 @@ def _arguments(job_id: str, job: StoredJob, now: int) -> list[str | bytes]:
 
 
 def _counted(rows: Iterable[tuple[str | bytes, ...]]) -> list[str | bytes]:
-    """List the number of rows, then their parts one after the other."""
+    """Return the number of rows, followed by their parts."""
     kept = list(rows)
     return [str(len(kept)), *(part for row in kept for part in row)]
 
 
 def _flat(pairs: Iterable[tuple[bytes, bytes]]) -> list[str | bytes]:
-    """List the number of parts, then the parts."""
+    """Return the number of parts, followed by the parts."""
     parts = [part for pair in pairs for part in pair]
     return [str(len(parts)), *parts]

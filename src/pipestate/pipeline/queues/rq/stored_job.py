@@ -1,30 +1,34 @@
-"""A job as Redis holds it, byte for byte."""
+"""Job data in Redis, byte for byte, and its JSON form in an export file."""
 
 import base64
 import hashlib
+import json
+import math
+import reprlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, Any
 
-from pipestate.pipeline.queues.port import Blocked
-from pipestate.pipeline.queues.rq.connection import pages, text
-from pipestate.pipeline.queues.rq.function_call import FunctionCall, read_call
-from pipestate.pipeline.queues.rq.keys import keys_of, registry_key
-from pipestate.pipeline.queues.rq.registries import decompressed
+from pipestate.pipeline.queues.port import Blocked, DamagedExport, Saved
+from pipestate.pipeline.queues.rq.connection import keys_of, pages, registry_key, text
+from pipestate.pipeline.queues.rq.registries import FunctionCall, Opaque, decompressed, load_plain, read_call
+from pipestate.pipeline.stages import truncate
 
 if TYPE_CHECKING:
     from redis import Redis
 
-# The keys of a job that can expire, by the names of Keys.
+
+# Keys of a job that can expire, by the names of Keys.
 EXPIRING = ("job", "results", "dependencies", "dependents")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """Its hash, its results, its place in the registry, whom it waits for and who waits for it.
+    """Hash, results, registry score, dependencies and dependents of a job.
 
-    `expires_at` has the moment of each key that expires, in milliseconds since 1970.
+    `expires_at` has the expiry time of each expiring key, in milliseconds since 1970.
     """
 
     fields: Mapping[bytes, bytes]
@@ -35,7 +39,7 @@ class StoredJob:
     expires_at: Mapping[str, int] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
-        """Decode a field of the hash for people; None where it is missing or empty."""
+        """Decode a field of the hash for display; None if it is missing or empty."""
         return self.fields.get(name.encode(), b"").decode(errors="replace") or None
 
     @property
@@ -48,13 +52,13 @@ class StoredJob:
 
     @property
     def digest(self) -> str:
-        """A digest of the values in the order of the fields; the script that deletes makes the same one."""
+        """Return a digest of the values in field order; the deleting script computes the same one."""
         values = self.fields.values()
         return hashlib.sha1(b"".join(b"%d:%s" % (len(value), value) for value in values)).hexdigest()
 
     @property
     def error(self) -> str | None:
-        """The traceback of the last result; RQ before 2 kept it in the hash."""
+        """Return the traceback of the last result; RQ before 2 kept it in the hash."""
         for _id, entry in reversed(self.results):
             if b"exc_string" in entry:
                 return _inflated(_decoded(entry[b"exc_string"]))
@@ -63,7 +67,7 @@ class StoredJob:
 
 
 def read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
-    """Read each job whole, a page in one round trip, without changing anything."""
+    """Read each job completely, one page per round trip, without changes."""
     for page in pages(jobs):
         with redis.pipeline(transaction=False) as pipeline:
             pipeline.time()
@@ -102,3 +106,111 @@ def _inflated(data: bytes) -> str:
 
 def _ids(members: set[bytes]) -> tuple[str, ...]:
     return tuple(sorted(text(each) for each in members))
+
+
+# Stored job as JSON, and back: the content of an export file.
+# Bytes that must be restored exactly are base64, or text with undecodable bytes escaped as in Python's file
+# names. Function, arguments, times and traceback are for readers only; a restore ignores them.
+
+
+FORMAT = "rq/1"
+TIMES = ("created_at", "enqueued_at", "started_at", "ended_at")
+
+
+def as_content(job: StoredJob) -> dict[str, Any]:
+    """Render a job as JSON: readable details, and the fields `data` to `expires_at` for a restore."""
+    call = job.call
+    return {
+        "origin": job.text("origin"),
+        "function": call.function if call else None,
+        "args": as_json(call.args) if call else None,
+        "kwargs": as_json(call.kwargs) if call else None,
+        "status": job.text("status"),
+        **{name: job.text(name) for name in TIMES},
+        "description": job.text("description"),
+        "meta": _meta(job.fields.get(b"meta")),
+        "exc_info": job.error,
+        "dependency_ids": list(job.dependencies),
+        "dependent_ids": list(job.dependents),
+        "score": None if job.score is None else str(job.score),
+        "data": {text(name): base64.b64encode(value).decode() for name, value in job.fields.items()},
+        "results": [[text(id_), {text(k): text(v) for k, v in entry.items()}] for id_, entry in job.results],
+        "expires_at": dict(job.expires_at),
+    }
+
+
+def read_content(saved: Saved) -> StoredJob:
+    """Rebuild the stored job; raise DamagedExport for content that `as_content` cannot produce.
+
+    >>> job = StoredJob({b"data": b"\\x80"}, [(b"1-0", {b"type": b"2"})], 1.5, ("a",), (), {"job": 7})
+    >>> read_content(Saved(None, as_content(job), "kept.jsonl:1")) == job
+    True
+    """
+    content = saved.content
+    try:
+        return StoredJob(
+            {_bytes(name): base64.b64decode(value, validate=True) for name, value in content["data"].items()},
+            [(_bytes(id_), _entry(entry)) for id_, entry in content["results"]],
+            _score(content["score"]),
+            tuple(map(_id, content["dependency_ids"])),
+            tuple(map(_id, content["dependent_ids"])),
+            {name: int(content["expires_at"][name]) for name in EXPIRING if name in content["expires_at"]},
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {truncate(str(error), 100)}"
+        raise DamagedExport(saved.where, f"this job cannot be read ({reason})") from error
+
+
+def as_json(value: Any) -> Any:
+    """Return a JSON-compatible value; times and numbers as text, an application object as its name.
+
+    >>> as_json((1, {"page": b"x"}, float("nan")))
+    "(1, {'page': b'x'}, nan)"
+    """
+    try:
+        return json.loads(json.dumps(value, default=_plain, allow_nan=False))
+    except Exception:  # cycles, keys other than text, objects half built by a pickle
+        return _shortened(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return repr(value) if isinstance(value, Opaque | bytes | bytearray) else str(value)
+
+
+def _shortened(value: Any) -> str:
+    try:
+        return reprlib.repr(value)
+    except Exception:
+        return "<not to be shown>"
+
+
+def _meta(data: bytes | None) -> Any:
+    try:
+        return as_json(load_plain(data)) if data else {}
+    except Exception:  # a pickle can raise anything
+        return None
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode(errors="surrogateescape")
+
+
+def _entry(fields: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {_bytes(name): _bytes(value) for name, value in fields.items()}
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no id")
+    return value
+
+
+def _score(value: str) -> float:
+    score = float(value)
+    if math.isnan(score):
+        raise ValueError("a score that is no number")
+    return score

@@ -1,12 +1,9 @@
-"""The schema is each test's own."""
+"""The ledger; the schema is each test's own."""
+
+from pipestate.ddl import install_ledger
+from pipestate.ddl import remove_ledger
 
 revision = "a1"
 down_revision = None
 
-
-def upgrade() -> None:
-    pass
-
-
-def downgrade() -> None:
-    pass
+upgrade, downgrade = install_ledger, remove_ledger

@@ -1,7 +1,8 @@
 """Orders, and the ledger."""
 
 from alembic import op
-from pipestate.ddl import install_ledger, remove_ledger
+from pipestate.ddl import install_ledger
+from pipestate.ddl import remove_ledger
 
 revision = "a1"
 down_revision = None

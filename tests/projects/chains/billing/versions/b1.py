@@ -2,10 +2,13 @@
 
 from alembic import op
 
+from pipestate.ddl import install_ledger
+
 revision, down_revision = "b1", None
 
 
 def upgrade() -> None:
+    install_ledger()
     op.execute("CREATE TABLE invoices (id integer PRIMARY KEY, moved_to integer)")
 
 

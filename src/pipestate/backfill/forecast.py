@@ -1,0 +1,181 @@
+"""Batch size and row counts of a backfill.
+
+A batch has the rows that take about 200 ms, or fewer if a writer waits for them.
+"""
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from pipestate.backfill.engine import engine_of
+from pipestate.backfill.session import is_wrong_sql, reason
+from pipestate.backfill.source import Found, Key
+from pipestate.core.errors import ConfigError
+from pipestate.ledger.backfills import latest_run
+from pipestate.ledger.state import require_ledger
+from pipestate.runbook.model import Backfill
+from pipestate.runbook.update import count_of, matching, of_target, with_range, without_range
+
+TARGET_S = 0.2
+SHORTEST_S = 0.05
+SMALLEST, FIRST, LARGEST = 10, 1_000, 50_000  # above this, PostgreSQL changes its plan and batches get slower
+GROWTH, SHRINKAGE = 2.0, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Size and target duration of the next batch; `fixed` keeps the size."""
+
+    size: int = FIRST
+    target_s: float = TARGET_S
+    fixed: bool = False
+    largest: int = LARGEST
+
+    def after(self, took_s: float, *, waited_for: bool = False, full: bool = True) -> "Pace":
+        """Adapt to the duration of the last batch; `full` means that it had the whole size.
+
+        >>> Pace().after(0.05).size, Pace().after(0.4).size, Pace(50, fixed=True).after(9).size
+        (2000, 500, 50)
+        >>> Pace().after(0.2, waited_for=True).target_s
+        0.1
+        """
+        if self.fixed:
+            return self
+        target = max(self.target_s / 2, SHORTEST_S) if waited_for else min(self.target_s * 1.25, TARGET_S)
+        if not full and took_s <= target:
+            return replace(self, target_s=target)
+        factor = min(max(target / max(took_s, 0.001), SHRINKAGE), GROWTH)
+        return replace(self, target_s=target, size=min(max(int(self.size * factor), SMALLEST), self.largest))
+
+    def smaller(self) -> "Pace":
+        """Halve the size after a batch failed to get its locks.
+
+        >>> Pace().smaller().size
+        500
+        """
+        return self if self.fixed else replace(self, size=max(self.size // 2, SMALLEST))
+
+
+def fixed_or_adapted(size: int | None, *, largest: int = LARGEST) -> Pace:
+    """Return a fixed pace for a given size, else an adaptive one."""
+    return Pace(largest=largest) if size is None else Pace(size, fixed=True)
+
+
+# Row counts and estimates of a backfill: before the first batch, within a batch, and after the last.
+
+
+AS_WRITTEN = {"no_parameters": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Forecast of a run. `batches` is a minimum, unless the batch size is given.
+
+    `counted` means that `rows_to_update` is a count; otherwise it is the planner's estimate.
+    """
+
+    address: str
+    table: str
+    key: str
+    first_key: str | None
+    last_key: str | None
+    rows_in_table: int
+    rows_to_update: int
+    batches: int
+    resumes_after: str | None
+    counted: bool
+
+
+def forecast(connection: Connection, found: Found, *, batch_size: int | None = None) -> Forecast:
+    """Forecast a run: count for up to a second, else estimate; writes nothing."""
+    engine = engine_of(connection)
+    require_ledger(connection)
+    key = find_key(connection, found.backfill)
+    ends = engine.extremes(connection, key)
+    rows = rows_in(connection, key) if ends else 0
+    latest = latest_run(connection, found.work)
+    first, last = ends or (None, None)
+    matching_rows, counted = count_or_estimate(connection, found.backfill, key, ends) if ends else (0, True)
+    return Forecast(
+        address=found.address,
+        table=key.table,
+        key=key.column,
+        first_key=first,
+        last_key=last,
+        rows_in_table=rows,
+        rows_to_update=matching_rows,
+        batches=-(-rows // (batch_size or LARGEST)),
+        resumes_after=latest.last_key if latest is not None and latest.is_resumable else None,
+        counted=counted,
+    )
+
+
+def find_key(connection: Connection, backfill: Backfill) -> Key:
+    """Find the table and its key, and let the server plan the statement, so errors appear before the run."""
+    engine = engine_of(connection)
+    key = engine.find_key(connection, backfill)
+    try:
+        engine.understand(connection, with_range(backfill.sql, backfill.dialect, "NULL", "NULL"))
+        if key.nullable and _any(
+            connection, f"{_left(backfill)}\nAND {of_target(backfill, backfill.key)} IS NULL"
+        ):
+            raise ConfigError(
+                f"{backfill.block}: rows of {key.table} that it should update have no {key.column}, and no range "
+                "reaches them: name a key that is NOT NULL"
+            )
+    except DBAPIError as error:
+        if not is_wrong_sql(error):
+            raise
+        raise ConfigError(
+            f"{backfill.block}: {reason(error)}; nothing was changed: correct the UPDATE"
+        ) from error
+    return key
+
+
+def any_left(connection: Connection, backfill: Backfill) -> bool:
+    """Check whether the statement would update any row; the query stops at the first match."""
+    return _any(connection, _left(backfill))
+
+
+def count_left(connection: Connection, backfill: Backfill, key: Key) -> int:
+    """Count the rows that the statement would update, over all keys."""
+    return _number(connection, count_of(backfill, _left(backfill), key.row))
+
+
+def count_within(connection: Connection, backfill: Backfill, key: Key, first: str, last: str) -> int:
+    """Count the rows that the statement would update in one range."""
+    ranged = with_range(matching(backfill), backfill.dialect, first, last)
+    return _number(connection, count_of(backfill, ranged, key.row))
+
+
+def rows_in(connection: Connection, key: Key) -> int:
+    return engine_of(connection).estimate(connection, f"SELECT 1 FROM {key.table}")
+
+
+def count_or_estimate(
+    connection: Connection, backfill: Backfill, key: Key, ends: tuple[str, str]
+) -> tuple[int, bool]:
+    """Count the rows that the statement would update, for at most a second; else estimate them.
+
+    The second value is True for a count. The planner's estimate is unreliable for columns without statistics.
+    """
+    engine = engine_of(connection)
+    counted = engine.count_quickly(connection, count_of(backfill, _left(backfill), key.row))
+    if counted is not None:
+        return counted, True
+    first, last = (key.literal(end) for end in ends)
+    ranged = with_range(matching(backfill), backfill.dialect, first, last)
+    return engine.estimate(connection, f"SELECT 1 {ranged}"), False
+
+
+def _left(backfill: Backfill) -> str:
+    return without_range(matching(backfill), backfill.dialect)
+
+
+def _any(connection: Connection, rows: str) -> bool:
+    return bool(_number(connection, f"SELECT EXISTS (SELECT 1 {rows}\n)"))
+
+
+def _number(connection: Connection, query: str) -> int:
+    return int(connection.exec_driver_sql(query, execution_options=AS_WRITTEN).scalar_one())

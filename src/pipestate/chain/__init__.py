@@ -1,1 +1,0 @@
-"""Position, and where a database stands in them."""

@@ -1,0 +1,1 @@
+"""Reports for people and machines: one file per format, each a function of the report."""

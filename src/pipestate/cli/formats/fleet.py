@@ -1,0 +1,167 @@
+"""Fleet on the terminal: the number of equal databases, and a row for each differing group."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipestate.cli.formats.text import hanging
+from pipestate.core.text import many, plain
+from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet.run import Fleet, Group
+
+MOST_ROWS = 40
+MOST_NAMES = 3
+MOST_CHECKS = 4
+# Meanings of the exit codes of one database.
+ANSWERS = {0: "open", 1: "closed", 2: "not checked", 3: "not evaluated"}
+PLANNED = ANSWERS | {0: "planned"}
+
+
+def print_fleet(fleet: Fleet, console: Console) -> None:
+    """Print the totals first, then the largest group in one line, and the others in a table."""
+    said = f"{_sum(fleet)[:1].upper()}{_sum(fleet)[1:]}."
+    console.print(hanging(Text(said, "bold green" if fleet.exit_code == 0 else "bold red"), console))
+    asked = f"{many(fleet.asked, 'database')} evaluated in {fleet.duration_ms / 1000:.1f} s"
+    console.print(Text(f"{asked}\n", "dim"))
+    alike, others = _alike(fleet)
+    if alike is not None:
+        whose = (
+            Text(f"{len(alike.names):,} alike: ") if len(alike.names) > 1 else shown_names(alike).append(": ")
+        )
+        console.print(whose.append_text(_what(alike, whole=True)), soft_wrap=not console.is_terminal)
+    if others:
+        differ = sum(len(group.names) for group in others)
+        console.print(Text(f"\n{differ:,} {'differs' if differ == 1 else 'differ'}:" if alike else ""))
+        console.print(_table(others))
+    if len(others) > MOST_ROWS:
+        console.print(Text(f"and {len(others) - MOST_ROWS:,} more rows: --json has every database", "dim"))
+
+
+def _alike(fleet: Fleet) -> tuple[Group | None, list[Group]]:
+    """Separate the largest group, if it can serve as the reference for the others."""
+    first = fleet.groups[0] if fleet.groups else None
+    if first is None or first.state.error is not None or (len(first.names) == 1 and len(fleet.groups) > 1):
+        return None, list(fleet.groups)
+    return first, list(fleet.groups[1:])
+
+
+def _table(groups: list[Group]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    table.add_column("database", overflow="fold", ratio=2)
+    table.add_column("revision", overflow="fold")
+    table.add_column("", overflow="fold", ratio=3)
+    for group in groups[:MOST_ROWS]:
+        known = group.state.error is None
+        table.add_row(
+            shown_names(group), Text(plain(group.state.revision or "base") if known else "–"), _what(group)
+        )
+    return table
+
+
+def shown_names(group: Group) -> Text:
+    """Name the first databases of a group, and count the rest."""
+    shown = ", ".join(plain(name) for name in group.names[:MOST_NAMES])
+    more = len(group.names) - MOST_NAMES
+    return Text(f"{shown} and {more:,} more" if more > 0 else shown)
+
+
+def _what(group: Group, *, whole: bool = False) -> Text:
+    """Describe a group: its error, its next step or its gates, and its schema drift."""
+    state = group.state
+    if state.error is not None:
+        return Text(plain(state.error), "magenta")
+    said = Text(f"at {plain(state.revision or 'base')} of {plain(state.head or 'base')}, " if whole else "")
+    if state.next is not None:
+        pending = many(state.pending, "revision") if state.pending else "nothing"
+        said.append(f"{pending} pending; next: {plain(state.next)}")
+    elif state.closed:
+        said.append(f"closed: {plain(', '.join(state.closed))}", "red")
+        said.append(f" ({plain(', '.join(_checks(group)))})", "dim")
+    else:
+        said.append(
+            "every gate open" if state.asked else "nothing to check", "green" if state.asked else "dim"
+        )
+    if state.drift is not None:
+        said.append(f"\n{plain(state.drift)}", "yellow")
+    return said
+
+
+def _checks(group: Group) -> list[str]:
+    """Name the checks that close the most gates, with the count of databases if it is not all."""
+    size, first = len(group.names), group.checks[:MOST_CHECKS]
+    more = len(group.checks) - len(first)
+    named = [check if number == size else f"{check} in {number:,}" for check, number in first]
+    return [*named, f"{more} more"] if more else named
+
+
+def _sum(fleet: Fleet) -> str:
+    words = PLANNED if fleet.planned else ANSWERS
+    parts = [f"{number:,} {words[code]}" for code, number in fleet.codes.items() if number]
+    if fleet.drifted:
+        parts.append(f"{len(fleet.drifted):,} with drift")
+    if fleet.is_interrupted:
+        parts.append(f"{fleet.total - fleet.asked:,} left out")
+    return ", ".join(parts)
+
+
+DONE = (UpgradeOutcome.CURRENT, UpgradeOutcome.UPGRADED)
+
+
+def print_fleet_upgrade(fleet: Fleet, console: Console) -> None:
+    """Print the totals first, then the waves, then held-back, failed and pending databases."""
+    counted = {
+        outcome: sum(wave.outcomes.get(outcome, 0) for wave in fleet.waves) for outcome in UpgradeOutcome
+    }
+    parts = [f"{number:,} {outcome}" for outcome, number in counted.items() if number]
+    parts += [f"{fleet.left:,} not begun"] if fleet.left else []
+    said = ", ".join(parts) or "no database"
+    console.print(hanging(Text(f"{said}.", "bold green" if fleet.exit_code == 0 else "bold red"), console))
+    shard = f"shard {fleet.shard}: " if fleet.shard else ""
+    console.print(
+        Text(f"{shard}{many(fleet.asked, 'database')} in {fleet.duration_ms / 1000:.1f} s\n", "dim")
+    )
+    console.print(_waves(fleet))
+    others = [group for group in fleet.groups if group.state.outcome not in DONE]
+    if others:
+        console.print(Text(""))
+        console.print(_table_fleet_upgrade(others))
+    if len(others) > MOST_ROWS:
+        console.print(Text(f"and {len(others) - MOST_ROWS:,} more rows: --json has every database", "dim"))
+    if fleet.stopped:
+        console.print(Text(f"\nstopped: {plain(fleet.stopped)}", "red"))
+
+
+def _waves(fleet: Fleet) -> Table:
+    shown = [each for each in UpgradeOutcome if any(wave.outcomes.get(each) for wave in fleet.waves)]
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("wave", "databases", *shown):
+        table.add_column(name, justify="right")
+    for wave in fleet.waves:
+        numbers = (wave.number, wave.databases, *(wave.outcomes.get(each, 0) for each in shown))
+        table.add_row(*(f"{number:,}" for number in numbers))
+    return table
+
+
+def _table_fleet_upgrade(groups: list[Group]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    table.add_column("database", overflow="fold", ratio=2)
+    table.add_column("revision", overflow="fold")
+    table.add_column("", overflow="fold", ratio=3)
+    for group in groups[:MOST_ROWS]:
+        known = group.state.error is None or group.state.revision is not None
+        table.add_row(
+            shown_names(group),
+            Text(plain(group.state.revision or "base") if known else "–"),
+            _what_fleet_upgrade(group),
+        )
+    return table
+
+
+def _what_fleet_upgrade(group: Group) -> Text:
+    state = group.state
+    if state.error is not None:
+        return Text(f"failed: {plain(state.error)}", "magenta")
+    pending = f"{many(state.pending, 'revision')} pending"
+    if state.closed:
+        return Text(f"held: {plain(', '.join(state.closed))} is closed, {pending}", "yellow")
+    return Text(pending)

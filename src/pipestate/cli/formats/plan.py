@@ -1,0 +1,138 @@
+"""Plan and history on the terminal and as data: the next step, revisions with their gates, entries."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from pipestate.cli.formats.console import GATES
+from pipestate.cli.formats.json import as_plain
+from pipestate.cli.formats.text import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.core.text import many, plain
+from pipestate.ledger.history import Entry
+from pipestate.ledger.record import WRITTEN_BY_ITSELF, Event
+from pipestate.ledger.soft_drops import SoftDropped
+from pipestate.status.plan import ChainPlan, PlannedRevision
+from pipestate.verify.report import DatabaseInfo
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+MOST = 8  # consecutive pending revisions without a gate that are listed
+ENDS = 3  # revisions listed before a longer run is folded
+
+
+def print_plan(
+    plan: ChainPlan,
+    info: DatabaseInfo,
+    console: Console,
+    *,
+    verbose: bool = False,
+    dropped: Sequence[SoftDropped] = (),
+) -> None:
+    """Print the next step first; fold applied revisions and long runs of pending ones; list soft-dropped objects."""
+    pending = sum(not step.applied for step in plan.steps)
+    console.print(hanging(Text(f"Next: {plain(plan.advice)}", "bold"), console))
+    where = f"{database_line(info)}; {many(pending, 'revision') if pending else 'no revision'} pending"
+    console.print(hanging(Text(where, "dim"), console))
+    rows = list(_rows(plan, verbose=verbose))
+    if rows:
+        console.print()
+    for part in in_columns(rows, console) if rows else ():
+        console.print(part)
+    for line in soft_dropped_as_lines(dropped):
+        console.print(hanging(Text(f"Soft-dropped: {plain(line)}", "dim"), console))
+
+
+def _rows(plan: ChainPlan, *, verbose: bool) -> Iterator[tuple[Text, ...]]:
+    kinds = groupby(plan.steps, key=lambda step: (step.applied, bool(step.gates) and not step.applied))
+    for (applied, gated), group in kinds:
+        steps = list(group)
+        if applied and not verbose:
+            yield _folded(steps, "✓", "green", "applied (--verbose lists each)")
+        elif not applied and not gated and not verbose and len(steps) > MOST:
+            yield from map(_row, steps[:ENDS])
+            yield _folded(steps[ENDS:], "·", "dim", "more without a gate (--verbose lists each)")
+        else:
+            yield from map(_row, steps)
+
+
+def _folded(steps: list[PlannedRevision], mark: str, style: str, what: str) -> tuple[Text, ...]:
+    """Fold several revisions into one row: the last of them, and their number."""
+    return Text(mark, style), Text(plain(steps[-1].revision)), Text(f"{many(len(steps), 'revision')} {what}")
+
+
+def _row(step: PlannedRevision) -> tuple[Text, ...]:
+    mark = Text("✓", "green") if step.applied else Text("·", "dim")
+    title = Text(plain(step.title), "dim" if step.applied else "")
+    for gate in step.gates:
+        title.append(f"{' ' if title else ''}(gate {gate.name} {gate.state})", GATES[gate.state])
+    return mark, Text(plain(step.revision)), title
+
+
+def plan_as_data(plan: ChainPlan) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "revision": plan.position.current,
+        "head": plan.position.head,
+        "steps": [_step(step) for step in plan.steps],
+        "next": plan.advice,
+    }
+
+
+def _step(step: PlannedRevision) -> dict[str, Any]:
+    gates = [{"phase": gate.name, "gate": str(gate.state)} for gate in step.gates]
+    return {"revision": step.revision, "title": step.title, "applied": step.applied, "gates": gates}
+
+
+def as_data(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return the entries as data for JSON."""
+    return [as_plain(entry, {Entry: "at kind who what revision role"}) for entry in entries]
+
+
+def print_history(
+    entries: Sequence[Entry], titles: Mapping[str, str], database: str, console: "Console", *, limit: int
+) -> None:
+    """Print time, kind and text of each entry, in the same columns at every width.
+
+    Text from people is printed literally, without markup.
+    """
+    from rich.text import Text
+
+    from pipestate.cli.formats.text import hanging, in_columns
+
+    count = many(len(entries), "entry", "entries") if entries else "no such entry"
+    order = ", the newest first; times are UTC" if entries else ""
+    more = "; --limit shows more" if len(entries) == limit else ""
+    console.print(hanging(Text(f"{plain(database)}: {count}{order}{more}", "bold"), console))
+    if not entries:
+        return
+    console.print()
+    rows = [
+        (
+            Text(f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M}", "dim"),
+            Text(plain(entry.kind)),
+            Text(plain(_what(entry, titles))),
+        )
+        for entry in entries
+    ]
+    for part in in_columns(rows, console):
+        console.print(part)
+
+
+def _what(entry: Entry, titles: Mapping[str, str]) -> str:
+    """Describe an entry: event, person and revision. Applied and gated revisions have their title."""
+    revision = entry.revision or "base"
+    named = f"{revision} {titles[revision].rstrip('.')}" if revision in titles else revision
+    if entry.kind in WRITTEN_BY_ITSELF:
+        title = titles.get(revision, revision).rstrip(".")
+        if title in entry.what:  # the title at the time of the record
+            what = entry.what if entry.what == revision else f"{revision} {entry.what}"
+            return f"{what}; by {entry.who}"
+        return f"{named}; {entry.what}; by {entry.who}"
+    where = f"for {named}" if entry.kind in (Event.GATE, Event.FORCE) else f"at {revision}"
+    return f"{entry.what}; by {entry.who}, {where}"

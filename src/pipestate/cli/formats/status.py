@@ -1,0 +1,233 @@
+"""`pipestate status` on the terminal: answers for the weeks between expand and contract."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipestate.cli.formats.json import SHAPES as REPORT
+from pipestate.cli.formats.json import as_plain, drift_as_data, instant
+from pipestate.cli.formats.rows import fits, show_views
+from pipestate.cli.formats.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
+from pipestate.cli.formats.text import Line, database_line, label, labelled, listed, size_of
+from pipestate.core.text import many, plain
+from pipestate.ledger.drift import Drift
+from pipestate.ledger.soft_drops import SoftDropped
+from pipestate.project.find import Calls
+from pipestate.status.model import (
+    Backfilling,
+    Day,
+    FailedCheck,
+    Forced,
+    Observed,
+    PhaseStatus,
+    RecordedRehearsal,
+    SignOffStatus,
+    Soak,
+    Status,
+)
+from pipestate.status.opening import DAY, lasting, on
+from pipestate.verify.report import Gate, count_closing
+from pipestate.verify.run import Shown
+
+SCHEMA = Path(__file__).with_name("status.schema.json")
+SHAPES = {
+    **REPORT,
+    Status: "at database no_ledger warnings runbooks observations forced backfills rehearsal views drift "
+    "soft_dropped=soft_drops",
+    SoftDropped: "kind name columns revision dropped_at rows bytes",
+    Day: "date state open closed",
+    Shown: "runbook id error rows total",
+    PhaseStatus: "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
+    Soak: "check=check_id of days required since opens_at passed ends_next",
+    SignOffStatus: "id text valid_for_seconds=valid_for people missing until words",
+    FailedCheck: "check=check_id outcome message",
+    Observed: "name value at age_seconds=age source actor asked_by fails",
+    Forced: "runbook phase at by reason revision applied failures",
+    Backfilling: "runbook id table percent rows_updated rows_left started_at updated_at finished_at actor",
+    RecordedRehearsal: "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
+}
+RECENT = 14 * DAY  # older backfills are history
+
+
+def print_status(standing: Status, console: Console, calls: Calls, *, verbose: bool = False) -> None:
+    console.print(status_picture(standing, console.width, calls, verbose=verbose))
+
+
+def status_picture(standing: Status, width: int, calls: Calls, *, verbose: bool = False) -> RenderableType:
+    """Draw the answer, each phase, other records of the ledger, and the runbooks' views."""
+    return Group(
+        *_header(standing, calls),
+        *_phases(standing, calls, verbose=verbose),
+        *_ledger(standing, calls),
+        *_observations(standing, width),
+        *show_views(standing.views, width, named=len(standing.runbooks) > 1),
+    )
+
+
+def _header(standing: Status, calls: Calls) -> Iterator[RenderableType]:
+    """Answer in one line, then name the database, and the moment."""
+    said, is_good = _answer(standing, calls)
+    yield Text(said, "bold green" if is_good else "bold red")
+    text = Text(f"{database_line(standing.database)}, {on(standing.at, standing.at)} UTC", "dim")
+    drawn = any(day.open or day.closed for _, phase in standing.phases() for day in phase.days)
+    yield text.append(f"\n{LEGEND}") if drawn else text
+
+
+def _answer(standing: Status, calls: Calls) -> tuple[str, bool]:
+    phases = [(f"{plain(runbook.name)}/{plain(phase.name)}", phase) for runbook, phase in standing.phases()]
+    closed = [
+        f"{address} ({count_closing(phase.checks)})" for address, phase in phases if phase.gate is Gate.CLOSED
+    ]
+    opened = [address for address, phase in phases if phase.gate is Gate.OPEN]
+    if closed:
+        return f"Closed: {listed(closed, most=len(closed))}.", False
+    if opened:
+        return f"Open: {listed(opened, most=len(opened))}.", True
+    at = f"No phase applies at revision {plain(standing.database.revision or 'base')}."
+    why = at if standing.runbooks else "No runbook here has `default: true`: name one, or write one."
+    return f"{why} Next: {calls.pipestate('plan')}", False
+
+
+def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[RenderableType]:
+    """Draw the closed phases first, then those with records; the others are counted, or listed by their titles."""
+    drawn = [
+        (phase, *phase_picture(runbook, phase, standing.at, calls)) for runbook, phase in standing.phases()
+    ]
+    drawn.sort(key=lambda each: each[0].gate is not Gate.CLOSED)
+    for _, title, lines in drawn:
+        if lines:
+            yield Text()
+            yield title
+            yield labelled(lines)
+    others = [(phase, title) for phase, title, lines in drawn if not lines]
+    if others:
+        yield Text()
+    if verbose:
+        yield from (title for _, title in others)
+    elif others:
+        gates = [phase.gate for phase, _ in others]
+        counts = [f"{gates.count(gate)} {gate}" for gate in Gate if gate in gates]
+        yield Text(f"Besides: {', '.join(counts)} (--verbose lists each)", "dim")
+
+
+def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
+    lines: list[Line] = []
+    if standing.no_ledger is not None:
+        lines.append((label("ledger", BAD if standing.forged else ODD), Text(plain(standing.no_ledger))))
+    if standing.forced is not None:
+        lines.append((label("forced", BAD), _forced(standing.forced, standing.at)))
+    for backfill in standing.backfills:
+        if backfill.finished_at is None or standing.at - backfill.finished_at < RECENT:
+            style = ODD if backfill.finished_at is None else GOOD
+            lines.append((label("backfill", style), _backfill(backfill, standing.at)))
+    if standing.rehearsal is not None:
+        style = GOOD if standing.rehearsal.ok and standing.rehearsal.unchanged else ODD
+        lines.append((label("rehearsed", style), _rehearsal(standing.rehearsal, standing.at)))
+    for dropped in standing.soft_drops:
+        lines.append((label("soft-dropped", GOOD), _soft_dropped(dropped, standing, calls)))
+    if standing.drift is not None and (drifted := standing.drift.sentence):
+        lines.append((label("drift", ODD), Text(plain(drifted))))
+    if lines:
+        yield Text()
+        yield labelled(lines, indent=0)
+
+
+def _soft_dropped(dropped: SoftDropped, standing: Status, calls: Calls) -> Text:
+    """Describe each object: its size, its age, and the commands to restore and to purge it."""
+    text = Text().append(plain(dropped.described), "bold")
+    text.append(
+        f": {size_of(dropped)}, by {plain(dropped.revision)}, {lasting(standing.at - dropped.dropped_at)} ago"
+    )
+    restore = calls.alembic(f"downgrade {plain(dropped.revision)}-1")
+    return text.append(f"\nrestore: {restore}; purge: {calls.pipestate('purge --older-than 30d')}", "dim")
+
+
+def _forced(forced: Forced, now: datetime) -> Text:
+    text = Text().append(f"{plain(forced.runbook)}/{plain(forced.phase)}", "bold")
+    text.append(f" for {plain(forced.revision)}" if forced.revision else "")
+    text.append(f", {on(forced.at, now)}, by {plain(forced.by)}: {plain(forced.reason or '')}")
+    failed = [plain(failure.check_id) for failure in forced.failures]
+    text.append(f"\nhad failed: {listed(failed, most=5)}" if failed else "", "dim")
+    if forced.applied:
+        return text
+    return text.append(f"\n{plain(forced.revision or '')} was taken back since, and is not applied now")
+
+
+def _backfill(backfill: Backfilling, now: datetime) -> Text:
+    text = Text().append(f"{plain(backfill.runbook)}/{plain(backfill.id)}", "bold")
+    done = f"{many(backfill.rows_updated, 'row')} of {plain(backfill.table)} updated"
+    if backfill.finished_at is not None:
+        ended = f"{lasting(now - backfill.finished_at)} ago"
+        return text.append(f": finished {ended}, {done}, by {plain(backfill.actor)}")
+    left = f", {many(backfill.rows_left, 'row')} left" if backfill.rows_left else ""
+    last = f"the last batch {lasting(now - backfill.updated_at)} ago"
+    return text.append(f": {backfill.percent} %, {done}{left}, {last}, by {plain(backfill.actor)}")
+
+
+def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
+    text = Text().append(listed(map(plain, rehearsal.revisions), most=5), "bold")
+    stall = rehearsal.longest_stall_ms
+    felt = "a revision failed" if stall is None else f"the longest wait {stall:.0f} ms"
+    when = f"{on(rehearsal.at, now)}, by {plain(rehearsal.by)}, on {plain(rehearsal.clone)}"
+    text.append(f": {felt}, {when}")
+    return text if rehearsal.unchanged else text.append("; the files have changed since", ODD)
+
+
+def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
+    """Return a table, or a line for each observation if the table does not fit."""
+    if not standing.observations:
+        return
+    yield Text()
+    columns = ("observation", "value", "age", "source", "")
+    rows = [_observation(each) for each in standing.observations]
+    if not fits(columns, rows, width):
+        yield labelled(((label("observed"), _in_a_line(row)) for row in rows), indent=0)
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name == "value" else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    yield table
+
+
+def _observation(observed: Observed) -> tuple[Text, ...]:
+    fails = listed([plain(each.split("/", 1)[1]) for each in observed.fails], most=2)
+    cells = (
+        plain(observed.name),
+        f"{observed.value:.15g}",
+        lasting(observed.age),
+        plain(observed.source),
+        f"fails {fails}" if fails else "",
+    )
+    return tuple(Text(cell, "red" if observed.wrong else "") for cell in cells)
+
+
+def _in_a_line(row: tuple[Text, ...]) -> Text:
+    name, value, age, source, fails = (cell.plain for cell in row)
+    return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
+
+
+def status_as_data(standing: Status) -> dict[str, Any]:
+    """Turn the whole status into plain data."""
+    data = as_plain(standing, SHAPES)
+    drift = drift_as_data(standing.drift) if standing.drift else None
+    return {"schema_version": 1, **data, "drift": drift}
+
+
+def drift_as_lines(drift: Drift) -> Iterator[str]:
+    """Answer in the first line; then name each difference."""
+    record = f"the record of {instant(drift.recorded_at.replace(microsecond=0))}, revision {drift.revision or 'base'}"
+    if drift.incomparable is not None:
+        yield f"cannot be compared with {record}: {drift.incomparable}; the next upgrade records the schema anew"
+    elif not drift.differences:
+        yield f"no drift: the schema is as in {record}"
+    else:
+        yield f"drift: {many(len(drift.differences), 'object')} {'differs' if len(drift.differences) == 1 else 'differ'} from {record}"
+    for each in drift.differences:
+        yield f"  {each}"

@@ -1,0 +1,190 @@
+"""A phase on the terminal: its gate, its opening, missing checks, sign-offs, and its last days."""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from rich.text import Text
+
+from pipestate.cli.formats.console import GATES, STYLES
+from pipestate.cli.formats.text import Line, label, listed
+from pipestate.core.text import many, plain
+from pipestate.project.find import Calls
+from pipestate.status.model import (
+    ClosedRecord,
+    Day,
+    DayState,
+    Held,
+    Opening,
+    PhaseStatus,
+    RunbookStatus,
+    SignOffStatus,
+    Soak,
+)
+from pipestate.status.opening import days, lasting, on
+from pipestate.verify.report import Gate, Outcome, Verdict
+from pipestate.verify.select import written
+from pipestate.verify.values import shortened
+
+GOOD, BAD, ODD = "green", "bold red", "yellow"
+MARKS = {
+    DayState.OPEN: ("■", GOOD),
+    DayState.CLOSED: ("✗", BAD),
+    DayState.MIXED: ("◪", ODD),
+    DayState.GAP: ("·", ODD),
+    DayState.NONE: (" ", ""),
+}
+LEGEND = "■ open  ✗ closed  ◪ both  · no record"
+BAR = 14
+MESSAGE = 150  # `pipestate verify` shows the rest, with evidence
+_FIRST = re.compile(
+    r"([\d,]+ rows?), first: .*; (required [^;]*)", re.DOTALL
+)  # the message of a check that counts rows
+LATE_HOURS = 48  # without a record, the default of most soak checks
+
+
+def phase_picture(
+    runbook: RunbookStatus, phase: PhaseStatus, now: datetime, calls: Calls
+) -> tuple[Text, list[Line]]:
+    """Draw a phase: its title and its lines; a phase that is ahead or past has only a title."""
+    title = Text().append(f"{plain(runbook.name)}/{plain(phase.name)} ", "bold" if phase.applies else "dim")
+    title.append(str(phase.gate), GATES[phase.gate])
+    if not phase.applies:
+        return title, []
+    asked = [verdict for verdict in phase.checks if verdict.outcome is not Outcome.SKIPPED]
+    passed = sum(verdict.outcome is Outcome.PASSED for verdict in asked)
+    title.append(f"  {passed} of {len(asked)} passed", "dim")
+    return title, list(_lines(f"{runbook.name}/{phase.name}", phase, now, calls))
+
+
+def _lines(address: str, phase: PhaseStatus, now: datetime, calls: Calls) -> Iterator[Line]:
+    said = {soak.check_id for soak in phase.soaks} | {signoff.id for signoff in phase.signoffs}
+    if phase.opens:
+        is_open = phase.gate is Gate.OPEN
+        revisions = Text(listed(map(plain, phase.opens), most=5))
+        yield label("may run" if is_open else "waiting", GOOD if is_open else ODD), revisions
+    yield from _soaks(phase, now)
+    yield from _wrong(verdict for verdict in phase.missing if verdict.check_id not in said)
+    for signoff in phase.signoffs:
+        yield _signoff(address, signoff, now, calls)
+    yield from _wrong(phase.warned)
+    yield from _records(phase, now)
+    if phase.gate is Gate.CLOSED:
+        yield label("next"), Text(calls.pipestate(f"gate {address}"), "bold")
+
+
+def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
+    """Yield a line for each soak; other missing checks follow the only one, or the latest."""
+    messages = {verdict.check_id: verdict.message for verdict in phase.checks}
+    several = sum(not soak.passed for soak in phase.soaks) > 1
+    rest = Text() if phase.opening is None or several else _not_before(phase.opening)
+    for soak in phase.soaks:
+        line = _soak(soak, messages[soak.check_id], now)
+        line = line if soak.passed else line.append_text(rest)
+        yield (
+            label("soak"),
+            line.append(f"; {plain(soak.of or '')} is closed now", BAD) if soak.ends_next else line,
+        )
+    if several and phase.opening is not None and phase.opening.at is not None:
+        when = Text(_earliest(phase.opening.at, now))
+        yield label("together"), when.append_text(_not_before(phase.opening))
+
+
+def _soak(soak: Soak, message: str, now: datetime) -> Text:
+    name = "" if soak.check_id == "soak" else f"{plain(soak.check_id)}: "
+    counted = soak.days if soak.counts and soak.days is not None else 0.0
+    text = Text(name).append_text(_bar(counted / soak.required if soak.required else 1.0))
+    text.append(f" {days(counted)} of {days(soak.required)} days", GOOD if soak.passed else ODD)
+    if soak.passed:
+        return text
+    if not soak.counts:
+        text.append(f": {'nothing recorded yet' if soak.days is None else plain(message)}")
+    return text if soak.opens_at is None else text.append(f", {_earliest(soak.opens_at, now)}")
+
+
+def _earliest(at: datetime, now: datetime) -> str:
+    return f"opens {on(at, now)} at the earliest"
+
+
+def _not_before(opening: Opening) -> Text:
+    names = [plain(name) for name in opening.waits_for]
+    if not names:
+        return Text()
+    return Text(f", and not before {listed(names)} {'passes' if len(names) == 1 else 'pass'}")
+
+
+def _bar(share: float) -> Text:
+    full = min(BAR, int(share * BAR))
+    return Text().append("█" * full, GOOD if full == BAR else ODD).append("░" * (BAR - full), "dim")
+
+
+def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
+    """List failures; checks with the same message, such as a missing ledger, share a line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for verdict in verdicts:
+        name = "warned" if verdict.warned else str(verdict.outcome)
+        found.setdefault((name, verdict.message), []).append(plain(verdict.check_id))
+    for (name, message), ids in found.items():
+        if len(message) > MESSAGE:
+            message = _FIRST.sub(r"\1, \2", message)
+        text = Text().append(", ".join(ids), "bold").append(f": {plain(shortened(message, MESSAGE))}")
+        yield label(name, STYLES[name]), text
+
+
+def _signoff(address: str, signoff: SignOffStatus, now: datetime, calls: Calls) -> Line:
+    name = Text().append(f"{plain(signoff.id)}: ", "bold")
+    people = listed(plain(word.person) for word in signoff.words if word.holds)
+    if signoff.until is not None:
+        left = signoff.until - now
+        style = ODD if left < signoff.valid_for / 8 else ""
+        return label("signed", GOOD), name.append(f"{people}, holds for {lasting(left)} more", style)
+    attest = calls.pipestate(f"attest {address}/{signoff.id} --by YOU")
+    name.append(f"{_unsigned(signoff, people, now)}\n")
+    return label("unsigned", BAD), name.append(attest, "dim")
+
+
+def _unsigned(signoff: SignOffStatus, people: str, now: datetime) -> str:
+    if people:
+        return f"{people} signed, {many(signoff.missing, 'more person', 'more people')} must"
+    if signoff.words:
+        last = signoff.words[0]
+        return f"the sign-off of {plain(last.person)} expired {lasting(now - last.until)} ago"
+    wanted = f"{signoff.people} people must sign" if signoff.people > 1 else "nobody has signed"
+    return f"{wanted} (valid for {written(signoff.valid_for)})"
+
+
+def _records(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
+    if phase.held is not None and phase.held.since is not None:
+        held = _held(phase.held, phase.held.since, now)
+        ends = "; it is closed now: the next record ends this"
+        yield label("held"), held.append(ends, BAD) if phase.gate is Gate.CLOSED else held
+    if any(day.open or day.closed for day in phase.days):
+        yield label("days"), _strip(phase.days)
+    if phase.last_closed is not None and phase.last_closed.at.date() >= phase.days[0].date:
+        yield label("closed"), _closed(phase.last_closed, now)
+
+
+def _held(held: Held, since: datetime, now: datetime) -> Text:
+    text = Text(f"{lasting(now - since)}, since {on(since, now)}: {many(held.records, 'record')}")
+    if held.last_record_at is not None:
+        late = (held.hours_since_last_record or 0) > LATE_HOURS
+        text.append(f", the last {lasting(now - held.last_record_at)} ago", ODD if late else "")
+    if (held.longest_gap_hours or 0) > LATE_HOURS:
+        text.append(f", the longest gap {lasting(timedelta(hours=held.longest_gap_hours or 0))}", ODD)
+    return text
+
+
+def _strip(strip: tuple[Day, ...]) -> Text:
+    text = Text()
+    for day in strip:
+        text.append(*MARKS[day.state])
+    return text.append(f"  {strip[0].date:%b %d} to today", "dim")
+
+
+def _closed(closed: ClosedRecord, now: datetime) -> Text:
+    text = Text(f"{on(closed.at, now)}, {lasting(now - closed.at)} ago, by {plain(closed.by)}")
+    if len(closed.failures) == 1:
+        (failure,) = closed.failures
+        return text.append(f": {plain(failure.check_id)}: {plain(shortened(failure.message, MESSAGE))}")
+    names = [plain(failure.check_id) for failure in closed.failures]
+    return text.append(f": {listed(names, most=5)}") if names else text

@@ -1,0 +1,1 @@
+"""Errors, text, paths and progress, used by all other packages. Imports no other package of pipestate."""

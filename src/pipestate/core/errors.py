@@ -1,0 +1,37 @@
+"""Errors of pipestate: each message names the fault, its location and the next step."""
+
+# SQLSTATE of errors raised by our PL/pgSQL: their message is already a complete sentence.
+OWN_SQLSTATE = "PSTAT"
+
+
+class PipestateError(Exception):
+    """Root of all errors. `exit_code` is the exit code of the command line."""
+
+    exit_code = 2
+
+
+class ConfigError(PipestateError):
+    """Wrong usage or configuration: a missing or malformed URL, an unknown option."""
+
+
+class OtherChain(ConfigError):
+    """A command of an application, called in a project with another chain."""
+
+
+class Unreachable(PipestateError):
+    """A required service did not answer, so the evaluation is impossible."""
+
+    exit_code = 3
+
+
+class RunbookError(PipestateError):
+    """An invalid runbook, with the location of the fault, its description and its fix."""
+
+    def __init__(self, path: str, line: int, what: str) -> None:
+        super().__init__(path, line, what)
+        self.path = path
+        self.line = line
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}"

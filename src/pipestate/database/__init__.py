@@ -1,0 +1,1 @@
+"""URLs, drivers, connections, cancelling and read-only sessions, for PostgreSQL and SQLite."""

@@ -1,0 +1,121 @@
+"""Connections: a read-only reader for any SQL, and a writer for the ledger."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
+
+from pipestate.core.errors import Unreachable
+from pipestate.database.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes
+from pipestate.database.engines import engine_of
+from pipestate.database.interrupt import telling
+from pipestate.database.postgresql import CONNECT_ARGUMENTS
+from pipestate.database.urls import shown, without_secrets
+
+CONFLICT = "conflict with recovery"  # a lost connection has no SQLSTATE, only this text
+
+_MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
+
+
+@contextmanager
+def reader(
+    url: URL, *, snapshot: str | None = None, path: Sequence[str] = (), engine: Engine | None = None
+) -> Iterator[Connection]:
+    """Connect inside one read-only transaction that sees one snapshot.
+
+    PostgreSQL: REPEATABLE READ, READ ONLY, which a single statement cannot undo. `snapshot` is the snapshot
+    exported by another reader. `path` overrides the search path of role and database. `engine` is a shared engine.
+    SQLite: `query_only` and an authorizer. Together they also refuse PRAGMA, ATTACH and VACUUM INTO.
+    """
+    with (
+        telling(lambda: "what ran was cancelled, nothing was changed"),
+        reachable(url),
+        _connected(url, engine or engine_for(url, readonly=True)) as plain,
+    ):
+        yield engine_of(url).begin_reading(plain, snapshot=snapshot, path=path)
+
+
+@contextmanager
+def _connected(url: URL, engine: Engine) -> Iterator[Connection]:
+    """Connect to this database; a shared engine reads the target from a context variable."""
+    meant = _MEANT.set(url)
+    try:
+        connection = engine.connect()
+    finally:
+        _MEANT.reset(meant)
+    with connection:
+        yield connection
+
+
+@contextmanager
+def writer(url: URL) -> Iterator[Connection]:
+    """Connect inside a transaction that is committed at the end."""
+    rolled_back = "what ran was cancelled and rolled back"
+    with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
+        engine_of(url).begin_writing(connection)
+        yield connection
+
+
+def engine_for(url: URL, *, readonly: bool = False) -> Engine:
+    """Create an engine without a pool: a command connects once."""
+    return engine_of(url).create_engine(url, readonly=readonly)
+
+
+def shared_engine() -> Engine:
+    """Create one engine for many PostgreSQL databases; `reader` names the URL of each.
+
+    Separate engines would query the setup of each server and compile every statement again.
+    """
+    engine = engine_for(URL.create("postgresql+psycopg2"))
+    event.listen(engine, "do_connect", _connect_to_meant)
+    return engine
+
+
+def _connect_to_meant(dialect: Any, _record: object, _arguments: object, _options: object) -> Any:
+    """Connect to the current target instead of the engine's URL."""
+    arguments, options = dialect.create_connect_args(_MEANT.get())
+    return dialect.connect(*arguments, **(options | CONNECT_ARGUMENTS))
+
+
+@contextmanager
+def reachable(url: URL) -> Iterator[None]:
+    """Translate a failed or lost connection into one sentence without a password."""
+    try:
+        yield
+    except OperationalError as error:
+        raise Unreachable(_cannot_reach(url, error)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unreachable(_cannot_reach(url, error)) from error
+        if refuses_writes(error):
+            raise Unreachable(f"{shown(url)} {TAKES_NO_WRITES} ({_reason(url, error)})") from error
+        raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
+    except PendingRollbackError as error:  # a lost connection was used again
+        first = cause_of(error)
+        raise Unreachable(_cannot_reach(url, first) if first else f"{error} ({shown(url)})") from error
+
+
+def send(connection: Connection, *statements: str) -> None:
+    """Run statements without results, in one round trip if the driver supports it, as psycopg2 does."""
+    together = connection.dialect.driver == "psycopg2"
+    for statement in ("; ".join(statements),) if together else statements:
+        connection.exec_driver_sql(statement)
+
+
+def _cannot_reach(url: URL, error: DBAPIError) -> str:
+    reason = _reason(url, error)
+    if CONFLICT in reason:
+        return (
+            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: ask again, or ask the "
+            f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
+        )
+    return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"
+
+
+def _reason(url: URL, error: DBAPIError) -> str:
+    """Return the driver's message on one line, without the question that libpq appends."""
+    said = " ".join(message(error).split()).partition(" Is the server running ")[0]
+    return without_secrets(said, url)

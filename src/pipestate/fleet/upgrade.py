@@ -1,0 +1,216 @@
+"""Upgrade of a fleet in waves: a worker upgrades each tenant, then it is verified; a bad wave is the last one.
+
+No file keeps the state. A rerun reads each database, skips finished ones, and upgrades the rest.
+"""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pipestate.core.errors import PipestateError
+from pipestate.core.progress import Progress, no_progress
+from pipestate.core.text import many
+from pipestate.database import connections as db
+from pipestate.fleet.ask import (
+    Answer,
+    FleetRequest,
+    PhaseFound,
+    TenantUpgrade,
+    UpgradeOutcome,
+    ask,
+    make_request,
+    not_listed,
+)
+from pipestate.fleet.list import Tenant, Tenants
+from pipestate.fleet.run import Fleet, OnAnswer, Tally, Wave
+from pipestate.fleet.survey import survey
+from pipestate.fleet.waves import Shard, cut
+from pipestate.fleet.worker_process import Workers
+from pipestate.ledger.drift import record_schema
+from pipestate.ledger.state import look
+from pipestate.project.find import Project
+from pipestate.project.graph import find_targets
+from pipestate.project.phases import locate_runbooks
+from pipestate.runbook.files import default_runbooks
+from pipestate.verify.report import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class FleetUpgrade:
+    """Settings of a fleet upgrade. With `required`, the phases of `question` must be open in each tenant afterwards.
+
+    With `hold`, a tenant exits with 0 if all its pending revisions wait for a gate.
+    """
+
+    request: FleetRequest
+    wanted: Collection[str]
+    ends: Sequence[tuple[int, bool]]
+    required: bool = False
+    max_failures: int = 0
+    hold: bool = False
+    dry_run: bool = False
+    shard: Shard | None = None
+
+
+def plan_fleet_upgrade(
+    project: Project,
+    target: str,
+    phases: Sequence[str],
+    ends: Sequence[tuple[int, bool]],
+    *,
+    timeout_s: float,
+    version_table: str | None = None,
+) -> FleetUpgrade:
+    """Read chain and runbooks once for the fleet; named phases must be open after the upgrade."""
+    books = locate_runbooks(project, [], phases) if phases else default_runbooks(project.runbooks)
+    request = make_request(project, books, phases, version_table=version_table, timeout_s=timeout_s)
+    return FleetUpgrade(request, find_targets(request.locate.chain, target), ends, required=bool(phases))
+
+
+def upgrade_fleet(
+    how: FleetUpgrade,
+    tenants: Tenants,
+    workers: Workers,
+    jobs: int,
+    on_answer: OnAnswer,
+    on_progress: Progress = no_progress,
+) -> Fleet:
+    """Upgrade wave by wave, `jobs` tenants at a time; stop after more than `max_failures` failures."""
+    start = time.perf_counter()
+    found = [each for each in tenants.found if how.shard is None or how.shard.holds(each.identity)]
+    run = _WaveRun(how, workers, len(found) + len(tenants.unlisted), on_answer, on_progress)
+    for line in tenants.unlisted:
+        run.take(replace(not_listed(line), upgrade=TenantUpgrade(1, UpgradeOutcome.FAILED)))
+    finished, waves = True, list(cut(found, how.ends)) or [[]]
+    with workers.open():
+        for number, wave in enumerate(waves, 1):
+            if finished and not run.halted.is_set():
+                finished = survey(wave, partial(run.upgrade, number), jobs, run.take)
+                run.record_schemas(wave)
+    return Fleet(
+        run.total,
+        len(run.tally.kept),
+        (run.tally.exit_code if run.tally.kept else 0) if finished else 3,
+        round((time.perf_counter() - start) * 1000, 1),
+        tuple(run.tally.groups()),
+        run.tally.codes(),
+        planned=how.dry_run,
+        repeated=tenants.repeated,
+        warnings=tuple(run.tally.warnings.most_common()),
+        left=run.total - len(run.tally.kept) if finished else 0,
+        waves=tuple(
+            Wave(number, len(wave) + (number == 1) * len(tenants.unlisted), run.outcomes[number])
+            for number, wave in enumerate(waves, 1)
+        ),
+        shard=str(how.shard) if how.shard else None,
+        stopped=run.why_halted if run.halted.is_set() else None,
+    )
+
+
+@dataclass
+class _WaveRun:
+    """A running upgrade. One thread calls `take`; many call `upgrade`."""
+
+    how: FleetUpgrade
+    workers: Workers
+    total: int
+    on_answer: OnAnswer
+    on_progress: Progress
+    tally: Tally = field(default_factory=Tally)
+    outcomes: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    halted: threading.Event = field(default_factory=threading.Event)
+    changed: set[str] = field(default_factory=set)
+    failures: int = 0
+
+    @property
+    def why_halted(self) -> str:
+        most = self.how.max_failures
+        return f"{many(self.failures, 'database')} failed, and --max-failures is {most:,}"
+
+    def take(self, answer: Answer | None) -> None:
+        """Count an answer and pass it on; None is a skipped tenant."""
+        if answer is None or answer.upgrade is None:
+            return
+        self.tally.add(answer)
+        self.outcomes[answer.upgrade.wave][answer.upgrade.outcome] += 1
+        if answer.upgrade.applied:
+            self.changed.add(answer.name)
+        self.failures += answer.upgrade.outcome is UpgradeOutcome.FAILED
+        if self.failures > self.how.max_failures:
+            self.halted.set()
+        self.on_answer(answer)
+        self.on_progress(len(self.tally.kept), self.total)
+
+    def upgrade(self, wave: int, tenant: Tenant) -> Answer | None:
+        """Read, upgrade and verify one tenant."""
+        if self.halted.is_set():
+            return None
+        start, chain = time.perf_counter(), self.how.request.locate.chain
+        before = ask(self.how.request, tenant)
+        done = TenantUpgrade(wave, UpgradeOutcome.CURRENT, before.revision)
+        if before.revision is None and before.error is not None:
+            return replace(before, upgrade=replace(done, outcome=UpgradeOutcome.FAILED))
+        applied = chain.position((before.revision or "").split()).applied
+        pending = chain.ancestors(self.how.wanted) - applied
+        done = replace(done, pending=tuple(each.id for each in chain if each.id in pending))
+        if self.how.dry_run:
+            outcome = UpgradeOutcome.PENDING if pending else UpgradeOutcome.CURRENT
+            return replace(before, exit_code=0, upgrade=replace(done, outcome=outcome))
+        answer = self._upgrade_pending(tenant, before, done) if pending else self._judge(before, before, done)
+        return replace(answer, duration_ms=round((time.perf_counter() - start) * 1000, 1))
+
+    def _upgrade_pending(self, tenant: Tenant, before: Answer, done: TenantUpgrade) -> Answer:
+        found = self.workers.upgrade(tenant)
+        after = ask(self.how.request, tenant)
+        done = replace(
+            done,
+            outcome=UpgradeOutcome.HELD if found["held"] else UpgradeOutcome.UPGRADED,
+            applied=tuple(found["applied"]),
+            held=tuple(found["held"]),
+            held_ungated=tuple(found["held_ungated"]),
+            waiting=tuple((each["revision"], each["gate"]) for each in found["waiting"]),
+        )
+        if found["error"] is not None:
+            failed = replace(done, outcome=UpgradeOutcome.FAILED)
+            return replace(after, exit_code=found["exit_code"], error=found["error"], upgrade=failed)
+        return self._judge(before, after, done)
+
+    def _judge(self, before: Answer, after: Answer, done: TenantUpgrade) -> Answer:
+        """Judge a tenant: it must answer, and checks that passed before must still pass."""
+        wrong = after.error or "; ".join(worse(before.phases, after.phases, required=self.how.required))
+        if wrong:
+            code = max(after.exit_code, 1) if after.error else 1
+            failed = replace(done, outcome=UpgradeOutcome.FAILED)
+            said = wrong if after.error else f"not well at {after.revision or 'base'}: {wrong}"
+            return replace(after, exit_code=code, error=said, upgrade=failed)
+        held = bool(done.held_ungated) or (bool(done.held) and not self.how.hold)
+        return replace(after, exit_code=int(held), upgrade=done)
+
+    def record_schemas(self, wave: Sequence[Tenant]) -> None:
+        """Record the schema of each database upgraded in a wave, if it has a ledger."""
+        urls = {tenant.url for tenant in wave if tenant.path and tenant.name in self.changed}
+        for url in urls:
+            try:
+                with db.writer(url) as connection:
+                    state = look(connection)
+                    if state.installed and not state.missing:
+                        record_schema(connection, " ".join(sorted(self.how.wanted)))
+            except PipestateError as error:
+                self.tally.warnings.update([f"the schema was not recorded: {error}"])
+
+
+def worse(before: Sequence[PhaseFound], after: Sequence[PhaseFound], *, required: bool) -> Iterator[str]:
+    """List the blocking checks that failed only after an upgrade; with `required`, all that fail.
+
+    Phases that did not apply before are skipped: their backfill, for example, has yet to run.
+    """
+    asked = {phase.name for phase in before if phase.gate in (Gate.OPEN, Gate.CLOSED)}
+    known = {(phase.name, check) for phase in before for check in phase.closed_by}
+    for phase in after:
+        for wrong in phase.wrong:
+            is_new = phase.name in asked and (phase.name, wrong.check) not in known
+            if wrong.level == "block" and phase.gate is Gate.CLOSED and (required or is_new):
+                yield f"{phase.name}/{wrong.check}: {wrong.message}"

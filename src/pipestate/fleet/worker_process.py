@@ -1,0 +1,160 @@
+"""Worker processes of a fleet upgrade, as the parent sees them: one per thread, reused for many tenants."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from pipestate.database.interrupt import is_stopped
+from pipestate.database.urls import without_secrets
+from pipestate.fleet.list import Tenant
+from pipestate.project.find import Project, describe
+
+POLL_S = 0.2
+LAST_WORDS = 4_000  # bytes kept of a dead worker's output
+_NOTHING: Mapping[str, Any] = {
+    "applied": [],
+    "waiting": [],
+    "held": [],
+    "held_ungated": [],
+    "error": None,
+    "exit_code": 0,
+}
+
+
+@dataclass
+class _Process:
+    """A running worker. `printed` is a file, so that the worker never blocks on a full pipe."""
+
+    process: "subprocess.Popen[bytes]"
+    printed: IO[bytes]
+    served: int = 0
+    left: bytes = b""
+
+    def send(self, line: str) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(f"{line}\n".encode())
+            self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for an answer; return None if the worker has ended. Ctrl-C ends it."""
+        assert self.process.stdout is not None
+        channel = self.process.stdout.fileno()
+        while b"\n" not in self.left:
+            if is_stopped():
+                self.process.terminate()
+                return None
+            if select.select([channel], [], [], POLL_S)[0]:
+                read = os.read(channel, 1 << 16)
+                if not read:
+                    return None
+                self.left += read
+        line, _, self.left = self.left.partition(b"\n")
+        self.served += 1
+        return {**_NOTHING, **json.loads(line)}
+
+    def last_words(self) -> str:
+        """Return the last line of the worker's output."""
+        self.printed.seek(max(0, self.printed.seek(0, os.SEEK_END) - LAST_WORDS))
+        lines = self.printed.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def end(self) -> int:
+        """Close stdin, which ends the worker; after Ctrl-C, end it at once."""
+        if is_stopped():
+            self.process.terminate()
+        for channel in (self.process.stdin, self.process.stdout):
+            if channel is not None:
+                with suppress(OSError):
+                    channel.close()
+        code = self.process.wait()
+        self.printed.close()
+        return code
+
+
+@dataclass
+class Workers:
+    """One worker per calling thread. `arguments` are those of `-x`, with the tenant's names filled in."""
+
+    project: Project
+    target: str
+    version_table: str | None = None
+    arguments: Sequence[str] = ()
+    _own: threading.local = field(default_factory=threading.local)
+    _all: list[_Process] = field(default_factory=list)
+
+    def upgrade(self, tenant: Tenant) -> dict[str, Any]:
+        """Upgrade a tenant; replace a reused worker that connects to another database. A dead worker is an error."""
+        worker = self._worker()
+        found = self._ask(worker, tenant)
+        if found is not None and found.get("is_other") and worker.served > 1:
+            self._end(worker)
+            worker = self._worker()
+            found = self._ask(worker, tenant)
+        if found is None:
+            words = without_secrets(worker.last_words(), tenant.url)
+            code = self._end(worker)
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            said = f"the process that upgraded it ended with {how}: run the same again"
+            return {**_NOTHING, "error": f"{said} ({words})" if words else said, "exit_code": 3}
+        return found
+
+    def _ask(self, worker: _Process, tenant: Tenant) -> dict[str, Any] | None:
+        names = {"schema": tenant.schema or "", "name": tenant.name, "database": tenant.url.database or ""}
+        arguments = list(self.arguments)
+        for name, value in names.items():
+            arguments = [each.replace(f"{{{name}}}", value) for each in arguments]
+        url = tenant.url.render_as_string(hide_password=False)
+        worker.send(json.dumps({"url": url, "path": tenant.path, "arguments": arguments}))
+        return worker.receive()
+
+    def _worker(self) -> _Process:
+        found: _Process | None = getattr(self._own, "worker", None)
+        if found is None:
+            found = self._own.worker = self._start()
+            self._all.append(found)
+        return found
+
+    def _start(self) -> _Process:
+        printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "pipestate.fleet.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=printed,
+            process_group=0,  # the parent handles Ctrl-C
+        )
+        worker = _Process(process, printed)
+        worker.send(
+            json.dumps(
+                {
+                    "project": describe(self.project),
+                    "target": self.target,
+                    "version_table": self.version_table,
+                }
+            )
+        )
+        return worker
+
+    def _end(self, worker: _Process) -> int:
+        self._own.worker = None
+        self._all.remove(worker)
+        return worker.end()
+
+    @contextmanager
+    def open(self) -> Iterator["Workers"]:
+        """End all workers when the block ends."""
+        try:
+            yield self
+        finally:
+            for worker in list(self._all):
+                worker.end()
+            self._all.clear()

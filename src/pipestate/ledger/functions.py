@@ -1,0 +1,167 @@
+"""PostgreSQL functions and procedures that the ledger installs: `migration/server/*.sql`.
+
+A client compares the version and a digest of every body before it calls them. A script makes the same
+comparison, so an old script refuses functions that have changed since.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+from sqlalchemy import Connection
+
+from pipestate.core.errors import OWN_SQLSTATE, ConfigError
+
+SCHEMA = "pipestate"
+_SETTING = re.compile(r"\bSET (\w+) = ([\w, ]*\w)")
+_ROUTINE = re.compile(
+    rf"CREATE OR REPLACE (?P<kind>FUNCTION|PROCEDURE) {SCHEMA}\.(?P<name>\w+)(?P<head>.*?)AS (?P<tag>\$\w*\$)"
+    r"(?P<body>.*?)(?P=tag);",
+    re.DOTALL,
+)
+# The version is read from the function's body, so functions of other owners are never called.
+_INSTALLED = f"""SELECT
+    (SELECT pg_catalog.substring(p.prosrc, '[0-9]+')::integer FROM pg_catalog.pg_proc p
+      WHERE p.pronamespace = n.oid AND p.proname = 'runtime'),
+    (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+              pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
+              E'\\n' ORDER BY p.proname COLLATE "C", p.prosrc COLLATE "C")
+       FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid)
+  FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'"""
+UPDATE = "to update them: pipestate ledger install"
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """One function or procedure: its CREATE statement and its expected catalogue facts."""
+
+    name: str
+    statement: str
+    facts: str
+    file: str
+
+
+@cache
+def routines() -> tuple[Routine, ...]:
+    """Read every routine, in file order."""
+    folder = files("pipestate") / "migration" / "server"
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".sql"):
+            text = file.read_text(encoding="utf-8")
+            found += [_routine(match, file.name) for match in _ROUTINE.finditer(text)]
+    return tuple(found)
+
+
+def _routine(match: re.Match[str], file: str) -> Routine:
+    settings = [f"{name}={value}" for name, value in _SETTING.findall(match["head"])]
+    written = ",".join(f'"{each}"' if " " in each else each for each in settings)
+    config = f"{{{written}}}" if settings else None
+    body = sha256(match["body"].encode()).hexdigest()
+    facts = " ".join(part for part in (match["name"], "f", config, body) if part)
+    return Routine(match["name"], match[0], facts, file)
+
+
+def body_of(name: str) -> str:
+    """Return the quoted body of a routine; for an SQL function this is a query."""
+    (found,) = (
+        match
+        for routine in routines()
+        if routine.name == name
+        for match in [_ROUTINE.match(routine.statement)]
+    )
+    assert found is not None
+    return found["body"].strip()
+
+
+@cache
+def version() -> int:
+    """Read the version of the routines that this pipestate ships."""
+    (found,) = (routine for routine in routines() if routine.name == "runtime")
+    return int(re.findall(r"SELECT (\d+)", found.statement)[0])
+
+
+@cache
+def digest() -> str:
+    """List each routine with the digest of its body, in the format that `_INSTALLED` reads from a server."""
+    return "\n".join(sorted(routine.facts for routine in routines()))
+
+
+def install_block() -> str:
+    """Render PL/pgSQL that refuses newer functions, then creates or replaces all pipestate functions."""
+    names = ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
+    creates = "\n".join(routine.statement for routine in routines())
+    newer = (
+        f"'the functions of the ledger are newer (version %s) than this pipestate (version {version()}): "
+        "use the pipestate that installed them'"
+    )
+    return f"""  SELECT pg_catalog.substring(p.prosrc, '[0-9]+') INTO todo FROM pg_catalog.pg_proc p
+   WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname = 'runtime';
+  IF todo::integer > {version()} THEN
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format({newer}, todo);
+  END IF;
+  -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
+  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname IN ({names})
+                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
+                                 AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
+    EXECUTE todo;
+  END LOOP;
+  PERFORM pg_catalog.set_config('check_function_bodies', 'off', true);  -- they call each other
+{creates}
+  REVOKE ALL ON ALL ROUTINES IN SCHEMA {SCHEMA} FROM PUBLIC;
+  -- Views call them: they read only catalogues, which everybody may read.
+  GRANT EXECUTE ON FUNCTION {SCHEMA}.schema_definitions(), {SCHEMA}.schema_method(), {SCHEMA}.this_database() TO PUBLIC;"""
+
+
+def remove_block() -> str:
+    """Render PL/pgSQL that drops all pipestate routines."""
+    names = ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
+    return f"""  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname IN ({names}) LOOP
+    EXECUTE todo;
+  END LOOP;"""
+
+
+def fault_of(connection: Connection) -> str | None:
+    """Describe the fault of the installed functions and the command that repairs it; None if they are intact."""
+    found = connection.exec_driver_sql(_INSTALLED, execution_options={"no_parameters": True}).first()
+    installed, listed = (None, None) if found is None else tuple(found)
+    if installed is None:
+        return f"the ledger of this database has no functions yet; {UPDATE}"
+    if installed > version():
+        return (
+            f"the functions of the ledger are newer (version {installed}) than this pipestate (version {version()}): "
+            "use the pipestate that installed them"
+        )
+    if installed < version():
+        return f"the functions of the ledger are older (version {installed}) than this pipestate (version {version()}); {UPDATE}"
+    if "\n".join(sorted(str(listed).split("\n"))) != digest():
+        return f"functions of the ledger were altered; {UPDATE}"
+    return None
+
+
+def require_functions(connection: Connection) -> None:
+    """Refuse to call missing, older, newer or altered functions."""
+    if fault := fault_of(connection):
+        raise ConfigError(fault)
+
+
+def assertion() -> str:
+    """Render PL/pgSQL for a script; it refuses functions that differ from this version."""
+    message = (
+        f"'the functions of the ledger are not those that this script was written for (version {version()}): "
+        "update them with pipestate ledger install, or write the script again'"
+    )
+    wanted = sha256(digest().encode()).hexdigest()
+    return f"""  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
+        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
+        E'\\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
+      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}'))
+      IS DISTINCT FROM '{wanted}' THEN
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
+  END IF;"""

@@ -1,0 +1,211 @@
+"""Calls of statements that a pending contract breaks, from pg_stat_statements, for the view `disuse`.
+
+A statement is watched if its text names an object that the contract changes, unless `compat` found it
+harmless. A monthly statement therefore counts as a use even if `compat` never saw it.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection, insert, text
+
+from pipestate.core.errors import ConfigError
+from pipestate.database.engines import engine_of
+from pipestate.database.schema_digest import definitions_query
+from pipestate.ledger.record import who
+from pipestate.ledger.state import require_ledger, this_database
+from pipestate.ledger.tables import ledger_on, qualified
+
+EXTENSION = text(
+    "SELECT pg_catalog.quote_ident(n.nspname) || '.' FROM pg_catalog.pg_extension e "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'"
+)
+HERE = "(SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
+# The checkpointer restarts with the server and after a backend crash; both lose statistics. The last column
+# lists settings that stop the server from counting every statement. Disuse needs it to be empty.
+SERVER = """
+SELECT current_setting('server_version_num')::integer / 10000 || ', timeline '
+         || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8),
+       (SELECT max(a.backend_start) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'checkpointer'),
+       (SELECT count(*) FROM pg_catalog.pg_stat_replication),
+       concat_ws('; ',
+         CASE WHEN current_setting('pg_stat_statements.track', true) = 'none' THEN 'pg_stat_statements.track is none' END,
+         CASE WHEN current_setting('pg_stat_statements.track_utility', true) = 'off'
+              THEN 'pg_stat_statements.track_utility is off' END,
+         CASE WHEN current_setting('compute_query_id', true) = 'off' THEN 'compute_query_id is off' END,
+         (SELECT 'a role or database has its own setting: ' || min(each) FROM pg_catalog.pg_db_role_setting,
+                 unnest(setconfig) AS each WHERE each ~ '^(pg_stat_statements[.]|compute_query_id)'),
+         (SELECT 'statements inside functions are not counted, and one names the table: ' || min(p.oid::regprocedure::text)
+                 || '; set pg_stat_statements.track = all'
+          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+          WHERE current_setting('pg_stat_statements.track', true) IS DISTINCT FROM 'all' AND p.oid >= 16384
+            AND p.prokind IN ('f', 'p') AND n.nspname <> 'pipestate' AND NOT EXISTS (
+              SELECT FROM pg_catalog.pg_depend d WHERE d.deptype = 'e' AND d.objid = p.oid
+                AND d.classid = 'pg_catalog.pg_proc'::regclass)
+            AND EXISTS (SELECT FROM jsonb_array_elements_text(CAST(:words AS jsonb)) AS word
+                        WHERE strpos(lower(pg_catalog.pg_get_functiondef(p.oid)), word) > 0)))
+"""
+# `time` reveals a statement that was reset and then reached the same number of calls.
+CALLS = """
+SELECT coalesce(jsonb_object_agg(concat_ws('/', s.queryid, s.userid, to_jsonb(s) ->> 'toplevel'), jsonb_build_object(
+         'id', s.queryid::text, 'calls', s.calls, 'time', s.total_exec_time, 'since', to_jsonb(s) -> 'stats_since',
+         'query', left(s.query, 300))) FILTER (WHERE s.queryid IS NOT NULL), '{{}}')::text,
+       count(*) FILTER (WHERE s.queryid IS NULL OR s.query = '<insufficient privilege>')
+FROM {relation} s
+WHERE s.dbid = {here} AND s.userid NOT IN (
+        SELECT r.oid FROM pg_catalog.pg_roles r
+        WHERE r.rolname IN (SELECT jsonb_array_elements_text(CAST(:except AS jsonb))))
+  AND (s.queryid IS NULL OR s.query IS NULL OR s.query = '<insufficient privilege>'
+       OR EXISTS (SELECT FROM jsonb_array_elements_text(CAST(:words AS jsonb)) AS word
+                  WHERE strpos(lower(s.query), word) > 0))
+"""
+NEVER_NAMED = ("index", "statistics", "event trigger")
+Objects = Mapping[tuple[str, str, str], str]
+NO_EVICTIONS = (
+    "evictions are not counted: this needs PostgreSQL 14 and ALTER EXTENSION pg_stat_statements UPDATE"
+)
+HIDDEN = "statements of other roles are hidden: GRANT pg_read_all_stats to the role that observes"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSource:
+    """Relations to read: those of the extension, or tables of the same shape."""
+
+    statements: str
+    info: str | None
+
+
+def find_source(connection: Connection) -> StatementSource | None:
+    """Find the extension's views in this database; None if the extension is missing."""
+    if engine_of(connection).IS_FILE:
+        return None
+    schema = connection.execute(EXTENSION).scalar()
+    if schema is None:
+        return None
+    info = connection.execute(
+        text("SELECT pg_catalog.to_regclass(:name)::text"), {"name": f"{schema}pg_stat_statements_info"}
+    ).scalar()
+    return StatementSource(
+        f"{schema}pg_stat_statements", f"{schema}pg_stat_statements_info" if info else None
+    )
+
+
+def read_objects(connection: Connection) -> Objects:
+    """Read the definition of every object that a statement can name, by schema, kind and name."""
+    query = definitions_query(connection.dialect.name)
+    rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+    return {(row[0], row[1], row[2]): row[3] for row in rows if row[1] not in NEVER_NAMED}
+
+
+def changed_names(before: Objects, after: Objects) -> list[str]:
+    """List the objects of `before` that the contract changes, by the first part of their names.
+
+    >>> orders, state, new = ("public", "table", "orders"), ("public", "column", "orders.state"), ("public", "table", "new")
+    >>> changed_names({orders: "", state: "text"}, {orders: "", new: ""})
+    ['orders']
+    """
+    differ = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    there = {_first_part(name) for _, _, name in before}
+    return sorted({_first_part(name) for _, _, name in differ} & there)
+
+
+def _first_part(name: str) -> str:
+    return re.split(r'[.("]', name)[0].lower()
+
+
+def make_watch(
+    connection: Connection,
+    words: Sequence[str],
+    files: Mapping[str, str],
+    broken: Sequence[tuple[str, str | None]],
+    harmless: Collection[str],
+    source: StatementSource | None = None,
+) -> dict[str, Any] | None:
+    """Build the rehearsal's `watch` for `disuse`; None if statements can name none of the changes."""
+    if not words or "" in words:
+        return None
+    source = source or find_source(connection)
+    ids: dict[str, set[str]] = {}
+    if source is not None:
+        query = f"SELECT queryid::text, query FROM {source.statements} WHERE dbid = {HERE} AND queryid IS NOT NULL"
+        for id_, statement in connection.execute(text(query)):
+            ids.setdefault(str(id_), set()).add(str(statement))
+    named = {
+        id_: texts for id_, texts in ids.items() if any(word in " ".join(texts).lower() for word in words)
+    }
+    return {
+        "digest": sha256(json.dumps([dict(files), list(words)], sort_keys=True).encode()).hexdigest(),
+        "words": list(words),
+        "harmless": sorted(id_ for id_, texts in named.items() if texts <= set(harmless)),
+        "broken": [
+            {
+                "statement": statement,
+                "revision": revision,
+                "query_ids": sorted(id_ for id_, texts in ids.items() if statement in texts),
+            }
+            for statement, revision in broken
+        ],
+    }
+
+
+def observe_statements(
+    connection: Connection,
+    pending: Collection[str],
+    *,
+    except_: Sequence[str] = (),
+    source: StatementSource | None = None,
+) -> dict[str, float]:
+    """Record the calls for each pending contract; return the numbers of contracts and statements."""
+    require_ledger(connection)
+    source = source or find_source(connection)
+    if source is None:
+        raise ConfigError(
+            "this database has no pg_stat_statements: create the extension, or take out the line"
+        )
+    contracts = _pending_contracts(connection, pending)
+    statements = sum(
+        _observe(connection, digest, words, except_, source) for digest, words in contracts.items()
+    )
+    return {"contracts_watched": float(len(contracts)), "statements_watched": float(statements)}
+
+
+def _pending_contracts(connection: Connection, pending: Collection[str]) -> dict[str, list[str]]:
+    table = qualified("rehearsal", connection.dialect.name)
+    rows = connection.execute(
+        text(f"SELECT watch, files FROM {table} WHERE kind = 'compat' AND watch IS NOT NULL ORDER BY id")
+    )
+    newest = {revision: watch for watch, files in rows for revision in files if revision in pending}
+    return {watch["digest"]: watch["words"] for watch in newest.values()}
+
+
+def _observe(
+    connection: Connection, digest: str, words: Sequence[str], except_: Sequence[str], source: StatementSource
+) -> int:
+    """Read the reset and eviction counters before the statements, so the next run detects any loss."""
+    given = {"words": json.dumps(list(words)), "except": json.dumps(list(except_))}
+    server, started, standbys, fault = connection.execute(text(SERVER), {"words": given["words"]}).one()
+    reset, evictions = None, None
+    if source.info is not None:
+        reset, evictions = connection.execute(text(f"SELECT stats_reset, dealloc FROM {source.info}")).one()
+    query = CALLS.format(relation=source.statements, here=HERE)
+    calls, hidden = connection.execute(text(query), given).one()
+    unknown = NO_EVICTIONS if reset is None or evictions is None else ""
+    faults = [each for each in (fault, unknown, HIDDEN if hidden or started is None else "") if each]
+    values = {
+        "actor": who(),
+        "contract": digest,
+        "server": server,
+        "database": this_database(connection),
+        "fault": "; ".join(faults) or None,
+        "started_at": started,
+        "stats_reset": reset,
+        "evictions": evictions,
+        "standbys": standbys,
+        "calls": json.loads(calls),
+    }
+    connection.execute(insert(ledger_on(connection.dialect.name).statement_calls).values(**values))
+    return len(values["calls"])

@@ -1,0 +1,1 @@
+"""Code that runs inside Alembic; `server/` holds the functions that the ledger installs."""

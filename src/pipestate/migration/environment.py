@@ -1,0 +1,139 @@
+"""A whole env.py: the connection, the lock, one transaction a revision, and the script of `--sql`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from alembic.runtime.environment import EnvironmentContext
+from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engine
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateTable
+
+from pipestate.database.interrupt import listen
+from pipestate.migration.alembic import known_plugins
+from pipestate.migration.alembic import version_table as table_of
+from pipestate.migration.engine import engine_of
+from pipestate.migration.failure import MigrationError, translate_errors
+from pipestate.migration.guard import changes_something, include_name, watch
+from pipestate.migration.recording import record_run
+from pipestate.migration.run import run_of
+from pipestate.migration.settings import find_url, read_options
+from pipestate.migration.steps import assert_lock, wrap_steps
+from pipestate.migration.tenant import SCHEMAS, enter_schema
+
+VERSION_TABLE = "pipestate_version_table"
+
+
+def write_script(
+    context: EnvironmentContext, url: URL, settings: dict[str, Any], begin: Callable[[], None]
+) -> None:
+    """Write the script: its head, then each revision behind the assertion of its starting version."""
+    context.configure(url=url, literal_binds=True, dialect_opts={"paramstyle": "named"}, **settings)
+    begin()
+    migration = context.get_context()
+    table_of(migration).info[VERSION_TABLE] = True
+    engine = engine_of(migration)
+    engine.write_head(migration)
+    wrap_steps(migration, engine.assert_start)
+    watch(context, migration)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+@compiles(CreateTable, "postgresql")
+def _version_table_if_not_exists(create: CreateTable, compiler: Any, **options: Any) -> str:
+    """Write IF NOT EXISTS: online, Alembic keeps the version table at base; a script must accept that."""
+    if create.element.info.get(VERSION_TABLE):
+        create.if_not_exists = True
+    return str(compiler.visit_create_table(create, **options))
+
+
+# The work of an `env.py`: connection, lock, one transaction a revision, plain errors.
+
+
+Compare = bool | Callable[..., bool | None]
+Settings = Mapping[str, Mapping[str, Any]]  # arguments of `configure`, for each engine
+
+
+def run(
+    context: EnvironmentContext,
+    *,
+    metadata: MetaData | Sequence[MetaData] | None = None,
+    version_table: str | None = None,
+    registry: bool = False,
+    include_object: Callable[..., bool] | None = None,
+    compare_type: Compare = True,
+    compare_server_default: Compare = True,
+    plugins: Sequence[str] | None = None,
+    on_sqlite: Mapping[str, Any] | None = None,
+) -> None:
+    """Do the whole work of an `env.py`; `context` is `alembic.context`.
+
+    `metadata`, `include_object`, the comparisons and `plugins` are Alembic's arguments for autogenerate. `on_sqlite`
+    replaces arguments of `configure` on SQLite. With `registry` the chain records the objects that it creates, and
+    its downgrades drop only those.
+    """
+    options = read_options(context)
+    settings: dict[str, Any] = {
+        "target_metadata": metadata,
+        "transaction_per_migration": True,
+        "transactional_ddl": True,
+        "compare_type": compare_type,
+        "compare_server_default": compare_server_default,
+        "include_object": include_object,
+        "include_name": include_name,
+    }
+
+    def begin() -> None:
+        state = run_of(context.get_context())
+        state.has_registry, state.naive_timezone = registry, options.get("naive-timezone", "UTC")
+
+    if version_table is not None:
+        settings["version_table"] = version_table
+    if plugins is not None:
+        settings |= known_plugins(plugins)
+    if context.is_offline_mode():
+        write_script(context, find_url(context, options), settings, begin)
+    else:
+        engines = {"postgresql": settings, "sqlite": settings | dict(on_sqlite or {})}
+        _run_online(context, options, engines, begin)
+
+
+def _run_online(
+    context: EnvironmentContext, options: dict[str, str], settings: Settings, begin: Callable[[], None]
+) -> None:
+    given = context.config.attributes.get("connection")
+    if isinstance(given, Connection):
+        if given.in_transaction():
+            raise MigrationError(
+                "the connection given in config.attributes['connection'] is inside a transaction; "
+                "the chain commits as it goes: commit or roll back first"
+            )
+        with translate_errors(given.engine.url):
+            _migrate(context, given, settings, begin)
+        return
+    engine = given if isinstance(given, Engine) else _engine(find_url(context, options))
+    if engine.driver == "psycopg2" and context.config.cmd_opts is not None:
+        listen()
+    with translate_errors(engine.url), engine.connect() as connection:
+        _migrate(context, connection, settings, begin)
+
+
+def _migrate(
+    context: EnvironmentContext, connection: Connection, settings: Settings, begin: Callable[[], None]
+) -> None:
+    locked = changes_something(context)
+    if path := context.config.attributes.get(SCHEMAS):
+        enter_schema(connection, path, {})  # before the lock, because each tenant has a separate lock
+    with engine_of(connection).open_session(connection, locked=locked):
+        context.configure(connection=connection, **settings[connection.dialect.name])
+        begin()
+        if locked:
+            wrap_steps(context.get_context(), before=assert_lock)
+        watch(context, context.get_context())
+        with context.begin_transaction():
+            context.run_migrations()
+        record_run(context.get_context())
+
+
+def _engine(url: URL) -> Engine:
+    return create_engine(url, poolclass=NullPool, connect_args=engine_of(url).CONNECT_ARGUMENTS)

@@ -1,0 +1,237 @@
+"""The gate of a revision: one phase of a runbook, evaluated inside the migration itself.
+
+    with gate("orders/readiness", lock=["order_log"], insist=["soak", "restore-tested"], revision=revision):
+        op.drop_table("order_log")
+
+If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x force="reason"`
+overrides it, and the ledger keeps the reason. `script` writes the gate for `alembic upgrade --sql`. Online:
+
+1. First pass, without a lock: the whole phase. It fails fast and blocks no writer.
+2. The first pass is recorded in the ledger, before the migration waits for the lock.
+3. Second pass, under the lock: the checks that a late write could change; the whole phase if the tables were
+   empty in the first pass and hold rows now.
+4. The mark is set. The ledger records a second pass that was forced or is the only one.
+
+On PostgreSQL the server does this (`server/*.sql`), on SQLite Python (`sqlite/gate.py`). The gate never commits.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+from alembic import op
+from alembic.runtime.migration import MigrationContext
+
+from pipestate.core.errors import PipestateError
+from pipestate.core.text import plain
+from pipestate.database.interrupt import listen
+from pipestate.migration import script, sql
+from pipestate.migration.alembic import calls_of, has_own_transactions, is_lent
+from pipestate.migration.closed import (
+    ALL_BACK,
+    EARLIER_STAY,
+    NOT_OURS,
+    GateClosed,
+    evaluate_in_python,
+    what_was_done,
+)
+from pipestate.migration.engine import engine_of
+from pipestate.migration.failure import (
+    MigrationError,
+    logs_to_stderr,
+    on_command_line,
+    tell,
+    translate_errors,
+    warn,
+)
+from pipestate.migration.helpers import lock_tables
+from pipestate.migration.mark import NOT_ENFORCED, inside, note_mark, reason_for, undo
+from pipestate.migration.request import GateRequest, Tables, read_request, refuse_other_case, running_revision
+from pipestate.migration.run import current_run
+from pipestate.migration.settings import read_settings
+from pipestate.verify.report import Gate, Report
+
+# Scripts use the same message on the server: `server/gate.sql`.
+NOT_EVALUATED = "the gate %s was not asked: there is no row in %s, and so nothing to lose"
+# A rehearsal sets this listener: it gets the report of each gate, open or closed.
+gate_listener: ContextVar[Callable[[str, Report], None] | None] = ContextVar("gate_listener", default=None)
+
+
+@contextmanager
+def gate(
+    phase: str,
+    *,
+    lock: Sequence[str],
+    recheck: Sequence[str] | None = None,
+    insist: Sequence[str] = (),
+    may_be_gone: bool = False,
+    revision: str | None = None,
+    lock_also: str | None = None,
+) -> Iterator[None]:
+    """Run the body only while the phase's gate is open.
+
+    `recheck` names the checks that a late write could change; they are evaluated again under the lock. By default
+    these are the blocking checks that read a locked table. `insist` names checks and sign-offs that must be in the
+    phase, blocking, and apply now. `may_be_gone` allows absent tables. `lock_also` is a query for more tables.
+    """
+    context = op.get_context()
+    if context.dialect.driver == "psycopg2" and on_command_line(context):
+        listen()
+    with _errors_as_sentences(context):
+        if isinstance(lock, str) or not lock:
+            raise MigrationError(
+                f"lock={lock!r}: give a list of the tables that the change needs, at least one"
+            )
+        running = running_revision(revision)
+        request = read_request(phase, running, recheck=recheck, insist=insist, tables=lock)
+        tables = Tables(tuple(lock), may_be_gone, lock_also)
+        with sql.running(running):
+            _refuse_translated(context, lock)
+            if may_be_gone:
+                refuse_other_case(lock, {})
+            if context.as_sql:
+                engine_of(context).require_gate_script()
+                script.pass_gate(request, tables)
+            else:
+                _pass_gate(request, tables)
+            current_run().passed_gates.add(request.name)
+    _refuse_autocommit(context, running)
+    interrupted = "what ran was cancelled, and what this revision has not committed itself is rolled back"
+    with sql.running(running), inside(running, lock), _translate_interrupt(context, lambda: interrupted):
+        yield
+
+
+def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:
+    """Evaluate these checks of a phase now, without a lock or a mark; raise GateClosed if one fails."""
+    context = op.get_context()
+    with _errors_as_sentences(context):
+        if context.as_sql:
+            raise MigrationError(
+                "require() evaluates checks now, which a script cannot: pass the gate instead, or run it without --sql"
+            )
+        request = read_request(phase, running_revision(revision), insist=checks)
+        engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
+        report = evaluate_in_python(request, [each for each in request.checks if each.check.id in checks])
+        if _is_closed(report):
+            raise _closed(context, request, report)
+
+
+def _pass_gate(request: GateRequest, tables: Tables) -> None:
+    """Evaluate the gate in two passes; raise GateClosed if it is closed and not forced."""
+    connection = op.get_bind()
+    engine = engine_of(connection)
+    engine.require_gate_transaction(connection, request.revision)
+    report = engine.evaluate_gate(request, tables)
+    engine.record_gate(request, report, None if report is None else _decide(request, report))
+    with translate_errors(connection.engine.url):
+        lock_tables(*tables.names, also=tables.also)
+    late = engine.evaluate_gate_again(request, tables, report)
+    if late is None:
+        engine.finish_gate(request, None, None, whole=report is None)
+        if report is None:
+            tell(NOT_EVALUATED, request.name, ", ".join(tables.names))
+    else:
+        is_reported = report is not None and _is_closed(report)
+        reason = _decide(request, late, is_reported=is_reported)
+        engine.finish_gate(request, late, None if is_reported else reason, whole=report is None)
+    note_mark(request.revision, tables.names if report is None and late is None else ())
+
+
+def _decide(request: GateRequest, report: Report, *, is_reported: bool = False) -> str | None:
+    """Raise GateClosed for a closed gate; return the reason if the gate is forced."""
+    context = op.get_context()
+    if (listener := gate_listener.get()) is not None:
+        listener(request.revision, report)
+    if not _is_closed(report):
+        return None
+    reason = reason_for(request)
+    if reason is None and read_settings(context.config).enforce:
+        raise _closed(context, request, report)
+    if not is_reported and reason is None:
+        warn("the gate %s is closed, and %s", request.name, NOT_ENFORCED)
+    elif not is_reported:
+        forced = "the gate %s is closed, and forced: %s; to undo it: %s"
+        warn(forced, request.name, plain(reason or ""), undo(request))
+    return reason or NOT_ENFORCED
+
+
+def _is_closed(report: Report) -> bool:
+    ((_, phase),) = report.phases()
+    return phase.gate is not Gate.OPEN
+
+
+def _closed(context: MigrationContext, request: GateRequest, report: Report) -> GateClosed:
+    """Make the error; it describes the state of the revisions before the gate."""
+    if is_lent(context):
+        kept = NOT_OURS
+    else:
+        each = has_own_transactions(context) or not context.impl.transactional_ddl
+        kept = EARLIER_STAY if each else ALL_BACK
+    return GateClosed(report, calls_of(context.config), revision=request.revision, kept=kept)
+
+
+def _refuse_translated(context: MigrationContext, tables: Sequence[str]) -> None:
+    """Refuse tables of a schema_translate_map: Alembic would drop one table, and the gate read another."""
+    if context.as_sql or context.connection is None:
+        return
+    places = context.connection.get_execution_options().get("schema_translate_map") or {}
+    for table in tables:
+        schema = table.rpartition(".")[0] or None
+        if places.get(schema, schema) != schema:
+            raise MigrationError(
+                f"lock={table!r}: this connection has a schema_translate_map that puts it into {places[schema]}, which the "
+                "SQL of a gate and its checks does not follow: set search_path instead, or name the schema"
+            )
+
+
+def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
+    """Refuse `autocommit_block()` from the gate to the end of its revision.
+
+    The block would commit the change before the version is stamped; a later failure could not undo it.
+    """
+
+    def refuse() -> NoReturn:
+        raise MigrationError(
+            f"revision {revision} has an autocommit_block() behind its gate, which would commit half of the change: "
+            "move it before the gate, or into a revision of its own"
+        )
+
+    def allow_again(**_: Any) -> None:
+        context.__dict__.pop("autocommit_block", None)
+
+    context.autocommit_block = refuse  # type: ignore[method-assign]
+    context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, allow_again)
+
+
+@contextmanager
+def _errors_as_sentences(context: MigrationContext) -> Iterator[None]:
+    """Turn errors of the runbook, the driver and Ctrl-C into one that Alembic shows without a traceback."""
+    live = not context.as_sql and context.connection is not None
+    translated = translate_errors(op.get_bind().engine.url) if live else nullcontext()
+    with (
+        logs_to_stderr(context),
+        translated,
+        _translate_interrupt(context, lambda: f"what ran was cancelled, {what_was_done()}"),
+    ):
+        try:
+            yield
+        except MigrationError:
+            raise
+        except PipestateError as error:
+            raise MigrationError(f"{error}: {what_was_done()}") from None
+
+
+@contextmanager
+def _translate_interrupt(context: MigrationContext, state: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into an error; under an asynchronous driver of Alembic's command line it cancels the task.
+
+    An application also cancels its tasks for other reasons: that error passes through.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, CancelledError) as error:
+        if isinstance(error, CancelledError) and not on_command_line(context):
+            raise
+        raise MigrationError(f"interrupted: {state()}") from error

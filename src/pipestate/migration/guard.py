@@ -1,0 +1,262 @@
+"""The guard of an env.py: `guard(context)`, at module level and before `context.configure(...)`.
+
+1. One migration at a time: the lock is taken before Alembic reads the version table.
+2. `opens` of a runbook is enforced: a revision that a phase opens must pass that gate. Its file is read before
+   the step; the mark of the passed gate is compared after it, in the step's transaction. A script must contain
+   the gate.
+3. The ledger, if there is one, records every applied or reverted revision, and every stamp. If the record
+   cannot be written, the revision is refused.
+4. Autogenerate leaves out pipestate's own tables and hidden columns.
+5. A revision that would lose data is rolled back, unless a gate, a reason or a setting allows it. DDL waits for
+   its locks without stopping others (`step`, `patience`, `losses`).
+"""
+
+import re
+import warnings
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy.exc import SAWarning
+
+from pipestate.core.errors import PipestateError
+from pipestate.database.interrupt import listen
+from pipestate.ledger.tables import SCHEMA, ledger_on
+from pipestate.migration.alembic import environment_of, is_configured
+from pipestate.migration.failure import MigrationError, warn
+from pipestate.migration.guarded_script import write_guarded
+from pipestate.migration.mark import has_passed, is_marked
+from pipestate.migration.recording import record, record_at_end_of_script, record_run, require_recordable
+from pipestate.migration.request import runbooks_of
+from pipestate.migration.run import run_of
+from pipestate.migration.settings import read_without_values
+from pipestate.migration.step import guarded_run, run_guarded
+from pipestate.migration.steps import assert_lock, hold_migration_lock, wrap_steps
+from pipestate.project.phases import asks
+from pipestate.project.revision_files import read_gates
+from pipestate.runbook.files import every_runbook
+from pipestate.runbook.model import Phase, Runbook
+
+TOO_LATE = (
+    "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of env.py, at "
+    "module level; nothing was done"
+)
+ARCHIVE = "pipestate_archive"
+# Names of soft-dropped columns, of objects that remain on them, and of their marker.
+HIDDEN = re.compile(r"_pipestate_\d+_")
+
+
+def guard(context: Any, *, since: str | None = None) -> None:
+    """Guard each configuration of this env.py; `context` is `alembic.context`.
+
+    Revisions up to `since` may lose data: for databases that replay an old chain.
+    """
+    environment = environment_of(context)
+    if is_configured(environment):
+        raise MigrationError(TOO_LATE)
+    configure = environment.configure
+    read_without_values(environment.config)
+
+    @wraps(configure)
+    def configure_guarded(*arguments: Any, **options: Any) -> None:
+        given = options.get("include_name")
+
+        def include(name: str | None, type_: Any, parent_names: Any) -> bool:
+            ours = not include_name(name, type_, parent_names)
+            return not ours and (given is None or given(name, type_, parent_names))
+
+        configure(*arguments, **{**options, "include_name": include})
+        migration = environment.get_context()
+        watch(environment, migration, since=since)
+        if not migration.as_sql and changes_something(environment):
+            _run_under_lock(migration)
+        if migration.dialect.driver == "psycopg2" and environment.config.cmd_opts is not None:
+            listen()
+
+    environment.configure = configure_guarded  # type: ignore[method-assign]
+
+
+def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
+    """Leave out the ledger's schema, the archive's, and hidden columns; on SQLite, the tables with their prefixes.
+
+    Give it to `context.configure(include_name=...)`. On PostgreSQL it is needed for schemas only with
+    `include_schemas`: by default autogenerate reads the default schema alone.
+    """
+    if name is not None and HIDDEN.match(name):
+        return False
+    if type_ == "table":  # SQLAlchemy warns of the NOT VALID CHECK on hidden columns
+        warnings.filterwarnings("ignore", "Can't validate argument 'dialect_options'", SAWarning)
+    if type_ == "schema":
+        return name not in (SCHEMA, ARCHIVE)
+    if type_ != "table" or name is None:
+        return True
+    if parent_names.get("schema_name") in (SCHEMA, ARCHIVE):
+        return False
+    return name not in ledger_on("sqlite").metadata.tables and not name.startswith(f"{ARCHIVE}_")
+
+
+def watch(environment: EnvironmentContext, migration: MigrationContext, *, since: str | None = None) -> None:
+    """Guard the steps of this run and record them; a second call changes nothing.
+
+    A command that only reads needs no runbook. Every database that an env.py configures has a separate context and is
+    guarded: Alembic hands it the options of the one before.
+    """
+    if run_of(migration).is_guarded or not changes_something(environment):
+        return
+    run_of(migration).is_guarded = True
+    gates = read_required_gates(migration)
+
+    def before(migration: MigrationContext, step: RevisionStep) -> None:
+        run_of(migration).passed_gates.clear()
+        if step.is_upgrade:
+            gates.require_named(step.revision)
+        require_recordable(migration)
+
+    def after(migration: MigrationContext, step: RevisionStep) -> None:
+        if step.is_upgrade:
+            gates.require_passed(migration, step.revision.revision)
+
+    run = guarded_run(migration, since)
+    around = partial(write_guarded if migration.as_sql else run_guarded, run)
+    wrap_steps(migration, before, after, around)
+    if migration.as_sql:
+        record_at_end_of_script(migration)
+    else:
+        migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, record)
+
+
+def changes_something(environment: EnvironmentContext) -> bool:
+    """Say whether this run may apply, revert or stamp revisions.
+
+    Alembic's own commands without a destination (`current`, `history`, `check`, `revision`) only read, and take no
+    lock. A function of the application may do anything: it is guarded.
+    """
+    known = environment_of(environment)
+    steps = known.context_opts.get("fn")
+    own = getattr(steps, "__module__", None) == "alembic.command"
+    return "destination_rev" in known.context_opts or (steps is not None and not own)
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredGates:
+    """The project's runbooks; `missing` means that a revision names a gate and there is no runbook."""
+
+    runbooks: Sequence[Runbook] = ()
+    missing: str | None = None
+
+    def require_named(self, script: Script) -> None:
+        """Refuse, before its first statement, a revision that omits a gate that opens it from its file."""
+        if self.missing is not None:
+            raise MigrationError(self.missing)
+        named = _named_gates(script)
+        for runbook, phase in self._gates_of(script):
+            if not asks(named, runbook, phase):
+                raise MigrationError(
+                    f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens {script.revision}, but "
+                    f"{script.path} does not ask that gate: nothing of it was run. Put its change into "
+                    "`with gate(...)`, or make it a Contract"
+                )
+
+    def require_passed(self, migration: MigrationContext, revision: str) -> None:
+        """Refuse a revision unless it has passed each of its gates in this step."""
+        script = migration.script.get_revision(revision) if migration.script is not None else None
+        opened = self._gates_of(script) if script is not None else []
+        marked = not opened or is_marked(revision)
+        gates = ", ".join(
+            f"{runbook.name}/{phase.name}"
+            for runbook, phase in opened
+            if not marked or not has_passed(migration, runbook, phase)
+        )
+        if gates:
+            ran = "would run, by this script," if migration.as_sql else "ran"
+            kept = "do not use it" if migration.as_sql else "what it has not committed itself is rolled back"
+            raise MigrationError(
+                f"revision {revision} {ran} without passing the gate {gates}: {kept}. Ask the gate with "
+                "`with gate(...)`, or make it a Contract"
+            )
+
+    def _gates_of(self, script: Script) -> list[tuple[Runbook, Phase]]:
+        """List the phases that open a revision; without `opens`, a phase opens each revision that names it."""
+        named = _named_gates(script)
+        return [
+            (runbook, phase)
+            for runbook in self.runbooks
+            for phase in runbook.phases
+            if script.revision in phase.opens or (not phase.opens and asks(named, runbook, phase))
+        ]
+
+
+def read_required_gates(migration: MigrationContext) -> RequiredGates:
+    """Read the project's runbooks; an invalid one stops the migration before it begins."""
+    if migration.script is None:
+        return RequiredGates()
+    directory = runbooks_of(migration)
+    try:
+        runbooks = every_runbook(directory)
+    except PipestateError as error:
+        raise MigrationError(str(error)) from None
+    if runbooks:
+        _refuse_unknown(migration.script, runbooks)
+        return RequiredGates(runbooks)
+    for script in migration.script.walk_revisions():
+        if gates := _named_gates(script):
+            missing = (
+                f"revision {script.revision} asks the gate {gates[0]}, but there is no runbook in {directory}: nothing "
+                "was run. Put runbooks/ beside the alembic.ini that is used (a Config that is made in code has none), "
+                "or into the script directory"
+            )
+            return RequiredGates((), missing)
+    if directory.is_dir():
+        warn("%s holds no runbook: no revision waits for a gate", directory)
+    return RequiredGates()
+
+
+def _refuse_unknown(scripts: ScriptDirectory, runbooks: Sequence[Runbook]) -> None:
+    """Refuse `opens` with an unknown revision: the intended one would run without its gate."""
+    opened = [(book, phase, each) for book in runbooks for phase in book.phases for each in phase.opens]
+    known = {script.revision for script in scripts.walk_revisions()} if opened else set()
+    for runbook, phase, revision in opened:
+        if revision not in known:
+            raise MigrationError(
+                f"{runbook.path}:{phase.line}: phase {phase.name} opens {revision}, a revision that the chain does not "
+                "have: correct `opens` in the front matter, or take it out; nothing was run"
+            )
+
+
+def _named_gates(script: Script) -> tuple[str, ...]:
+    try:
+        return read_gates(Path(script.path))
+    except PipestateError as error:
+        raise MigrationError(str(error)) from None
+
+
+def _run_under_lock(migration: MigrationContext) -> None:
+    """Hold the lock around the whole run: before the heads are read, and until the last commit."""
+    begin, run = migration.begin_transaction, migration.run_migrations
+
+    def begin_under_lock(_per_migration: bool = False) -> AbstractContextManager[Any]:
+        return begin(_per_migration) if _per_migration else begin_and_record()
+
+    @contextmanager
+    def begin_and_record() -> Iterator[Any]:
+        connection = migration.connection
+        lent = connection is not None and connection.in_transaction()
+        with hold_migration_lock(migration):
+            with begin(False) as transaction:
+                yield transaction
+            record_run(migration, lent=lent)
+
+    def run_under_lock(**arguments: Any) -> None:
+        with hold_migration_lock(migration):
+            run(**arguments)
+            assert_lock(migration)
+
+    migration.begin_transaction = begin_under_lock  # type: ignore[method-assign]
+    migration.run_migrations = run_under_lock  # type: ignore[method-assign]
+    wrap_steps(migration, before=assert_lock)

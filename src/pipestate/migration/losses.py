@@ -1,0 +1,206 @@
+"""Losses: the data that a revision would destroy, and the sentence that reports it."""
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from sqlalchemy import Connection
+
+from pipestate.core.text import plain
+from pipestate.ledger.record import record_event
+from pipestate.ledger.state import look
+from pipestate.ledger.tables import SCHEMA
+from pipestate.migration.failure import MigrationError, translate_errors, warn
+from pipestate.migration.mark import force_reason, is_covered, is_marked
+from pipestate.migration.run import run_of
+
+SHOWN = 6  # names in one sentence
+
+
+class LossKind(StrEnum):
+    """Kinds of data loss."""
+
+    TABLE = "the table"
+    COLUMN = "the column"
+    ROWS = "the rows of"
+    VALUES = "parts of the values of"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One object that existed before a step and is absent after it. `rows` is the planner's estimate."""
+
+    kind: LossKind
+    name: str
+    rows: int | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        more = [f"about {self.rows:,} row{'' if self.rows == 1 else 's'}"] if self.rows is not None else []
+        more += [self.detail] if self.detail else []
+        return plain(f"{self.kind} {self.name}" + (f" ({', '.join(more)})" if more else ""))
+
+
+@dataclass(slots=True)
+class RunMemory:
+    """The memory of a run, from step to step.
+
+    `created` holds tables, and columns as (table, number), that the run has created: dropping them is free. `held`
+    holds the tables that had rows at some time of the run: dropping one is a loss even after it is emptied.
+    """
+
+    created: set[object] = field(default_factory=set)
+    held: set[object] = field(default_factory=set)
+    began: bool = False  # the guard itself has begun the transaction of this step
+
+
+def listed(losses: Sequence[Loss]) -> str:
+    """Name the losses in one line, the columns of a table together.
+
+    >>> listed([Loss(LossKind.TABLE, "orders", 2), Loss(LossKind.COLUMN, "items.note"), Loss(LossKind.COLUMN, "items.a")])
+    'the table orders (about 2 rows) and the columns note, a of items'
+    """
+    columns: dict[str, list[Loss]] = {}
+    for loss in losses:
+        if loss.kind is LossKind.COLUMN:
+            columns.setdefault(loss.name.rpartition(".")[0], []).append(loss)
+    names = [
+        str(loss)
+        for loss in losses
+        if loss.kind is not LossKind.COLUMN or len(columns[loss.name.rpartition(".")[0]]) == 1
+    ]
+    names += [_columns(table, found) for table, found in columns.items() if len(found) > 1]
+    return _joined(names, " and ")
+
+
+def _columns(table: str, losses: Sequence[Loss]) -> str:
+    names = _joined([plain(loss.name.rpartition(".")[2]) for loss in losses], ", ")
+    rows = f" (about {losses[0].rows:,} rows)" if losses[0].rows is not None else ""
+    return f"the columns {names} of {plain(table)}{rows}"
+
+
+def _joined(names: Sequence[str], last: str) -> str:
+    if len(names) > SHOWN:
+        return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more"
+    return last.join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def contract_command(losses: Sequence[Loss]) -> str:
+    """Write the command that puts the drops behind a gate."""
+    options = {LossKind.TABLE: "--drop-table", LossKind.COLUMN: "--drop-column"}
+    parts = [f"{options[loss.kind]} {plain(loss.name)}" for loss in losses[:SHOWN] if loss.kind in options]
+    return " ".join(["pipestate revision --contract RUNBOOK/PHASE", *parts])
+
+
+# The decision about losses: a passed gate, a reason or a setting allows them; else the step is refused.
+
+
+_MARKER = re.compile(
+    r"\._pipestate_\d+_0$"
+)  # a contract recognizes older rows by this column: a restore drops it
+OWN = (f"{SCHEMA}.", f"{SCHEMA}_")  # the ledger and the archive: schemas of PostgreSQL, prefixes on SQLite
+
+
+def decide(
+    migration: MigrationContext,
+    step: RevisionStep,
+    losses: Sequence[Loss],
+    undo: Callable[[], Any],
+    *,
+    enforce: bool,
+) -> None:
+    """Refuse the losses of a step with one sentence, after `undo`; `undo` returns False if it undid no change.
+
+    The revision's row in the ledger keeps the allowed losses.
+    """
+    revision = step.revision.revision
+    losses = [loss for loss in losses if not _is_own(step, loss)]
+    if not losses:
+        return
+    marked, reason = is_marked(revision), None
+    judged = [loss for loss in losses if not (marked and is_covered(*_tables_of(loss)))]
+    if judged:
+        reason = force_reason()
+        if reason is not None:
+            _record(migration.connection, revision, judged, reason)
+        elif not enforce:
+            warn("revision %s loses %s; losses are not enforced here", revision, listed(judged))
+        else:
+            raise MigrationError(_refusal(step, judged, undone=undo() is not False))
+    _note(migration, revision, losses, reason)
+
+
+def _note(migration: MigrationContext, revision: str, losses: Sequence[Loss], reason: str | None) -> None:
+    """Keep the losses of a step; a step with intermediate commits has several parts."""
+    before, _ = take_dropped(migration, revision)
+    dropped = [{"kind": loss.kind.name.lower(), "name": loss.name, "rows": loss.rows} for loss in losses]
+    run_of(migration).dropped = (revision, [*(before or []), *dropped], reason)
+
+
+def take_dropped(
+    migration: MigrationContext, revision: str
+) -> tuple[list[dict[str, Any]] | None, str | None]:
+    """Return the objects that a revision has dropped, and the forcing reason; forget notes of other revisions."""
+    run = run_of(migration)
+    of, dropped, reason = run.dropped or (None, None, None)
+    run.dropped = None
+    return (dropped, reason) if of == revision else (None, None)
+
+
+def _tables_of(loss: Loss) -> set[str]:
+    """Name the table of a loss in each spelling that a gate may use."""
+    table = loss.name.rpartition(".")[0] if loss.kind in (LossKind.COLUMN, LossKind.VALUES) else loss.name
+    return {table, f"public.{table}"}
+
+
+def _is_own(step: RevisionStep, loss: Loss) -> bool:
+    """Say whether a downgrade drops an object that pipestate itself created: its helpers check the rows first.
+
+    The downgrade of a contract drops its copy after it has restored the values; `remove_ledger` keeps a ledger in
+    use.
+    """
+    own = loss.name.startswith(OWN) or _MARKER.search(loss.name)
+    return not step.is_upgrade and bool(own) and imports_pipestate(Path(step.revision.path))
+
+
+def imports_pipestate(path: Path) -> bool:
+    """Say whether a revision's file imports pipestate."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return False
+    modules = {
+        (getattr(node, "module", None) or alias.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    return "pipestate" in modules
+
+
+def _record(connection: Connection | None, revision: str, losses: Sequence[Loss], reason: str) -> None:
+    """Warn, and write the reason into the ledger, if there is one."""
+    assert connection is not None
+    with translate_errors(connection.engine.url):
+        state = look(connection)
+        keeps = state.installed and not state.missing
+        if keeps:
+            said = f"loses {listed(losses)}: {reason}"
+            record_event(connection, "force", revision=revision, reason=said, state=state)
+    kept = "" if keeps else "; this database has no ledger that would keep the reason"
+    warn("revision %s loses %s, and is forced: %s%s", revision, listed(losses), plain(reason), kept)
+
+
+def _refusal(step: RevisionStep, losses: Sequence[Loss], *, undone: bool) -> str:
+    direction = "upgrade" if step.is_upgrade else "downgrade"
+    told = "so it was rolled back" if undone else "and has committed that by itself: restore it from a backup"
+    contract = f"put it behind a gate: {contract_command(losses)}; or " if step.is_upgrade else ""
+    return (
+        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, {contract}give a "
+        f'reason: alembic -x force="reason" {direction} …'
+    )

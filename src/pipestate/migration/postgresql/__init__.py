@@ -1,0 +1,1 @@
+"""Migrations on PostgreSQL: sessions, gates, losses and helpers. `engine` implements `migration.engine`."""

@@ -1,0 +1,206 @@
+"""Calls of the helpers that live in the server (`migration/server/*.sql`), online and in scripts.
+
+A chain that keeps a registry has the ledger, and so its procedures. For any other chain the same text creates
+functions of the session, in pg_temp, which end with it.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from alembic import op
+from sqlalchemy.exc import DBAPIError
+
+from pipestate.database.drivers import sqlstate
+from pipestate.ledger.functions import Routine, assertion, require_functions, routines
+from pipestate.ledger.state import refuse_foreign_owner, require_trusted
+from pipestate.migration import objects, sql
+from pipestate.migration.failure import MigrationError
+from pipestate.migration.run import current_run
+
+Argument = str | bool | int | float | Sequence[str] | Mapping[str, str] | None
+HOME, SESSION_HOME = "pipestate", "pg_temp"
+HELPERS = ("batches", "columns", "constraints", "indexes", "lock_tables", "steps", "tables")
+WIDTH = 120
+
+
+def call(routine: str, *arguments: Argument, **options: Argument) -> None:
+    """Call a procedure. Outside a transaction a script also names the part that must be committed."""
+    if sql.is_offline() and sql.in_autocommit() and routine != "require_part":
+        options["the_part"] = sql.part()
+    statement = at_home(f"CALL {HOME}.{written_call(routine, arguments, options)}")
+    sql.emit(statement)
+
+
+def function(routine: str, *arguments: Argument) -> str:
+    """Write a condition that one of our functions evaluates; `call` adds the function's schema."""
+    return f"{HOME}.{routine}({', '.join(written(each) for each in arguments)})"
+
+
+def execute_steps(
+    routine: str, arguments: Sequence[Argument], options: Mapping[str, Argument], *, only: str = ""
+) -> None:
+    """Run each statement that a function returns, outside a transaction; `only` selects by their first words."""
+    steps = at_home(f"SELECT step FROM {HOME}.{written_call(routine, arguments, options)} AS step")
+    sql.execute_each(f"{steps} WHERE step LIKE '{only}%'" if only else steps, has_where=bool(only))
+
+
+def refuse_when(condition: str, message: str, found: str | None = None) -> None:
+    """Stop with the message if the condition holds; `{found}` in it is the value of that SQL expression."""
+    if found is None:
+        call("refuse_if", condition, message)
+    else:
+        query = f"SELECT {found} WHERE {condition}"
+        call("refuse_found", query, message.replace("%", "%%").replace("{found}", "%s"))
+
+
+def run_when(condition: str, *statements: str) -> None:
+    """Run the statements if the condition holds. They are parsed only then."""
+    call("run_if", condition, [each for each in statements if each != objects.NOTHING])
+
+
+def registered() -> dict[str, Argument]:
+    """Name the revision that records created objects, if the chain keeps a registry."""
+    return {"the_revision": current_run().revision} if objects.kept() else {}
+
+
+def unregistered() -> dict[str, Argument]:
+    """Tell a dropping procedure that the chain keeps no registry."""
+    return {} if objects.kept() else {"is_registered": False}
+
+
+def is_ours(kind: str, name: str) -> str:
+    """Write the condition that a downgrade may drop the object."""
+    return function("is_ours", kind, name) if objects.kept() else "true"
+
+
+def compare_functions() -> None:
+    """Refuse, once in each revision, a ledger of another role, and functions other than this pipestate's."""
+    run = current_run()
+    if run.compared_functions == run.revision:
+        return
+    if sql.is_offline():
+        sql.comment(
+            "Each CALL below runs a procedure of the ledger. Its text: SELECT pg_get_functiondef(...)."
+        )
+        sql.do(
+            f"{refuse_foreign_owner()}\n{assertion()}",
+            "  stranger record;",
+            why="The ledger is no stranger's, and has the functions that this script was written for",
+        )
+    else:
+        require_trusted(op.get_bind())
+        require_functions(op.get_bind())
+    functions_installed()
+
+
+def functions_installed() -> None:
+    """Note that this revision has compared the functions, or installed them."""
+    run = current_run()
+    run.compared_functions = run.revision
+
+
+def at_home(statement: str) -> str:
+    """Ensure that the functions of a statement exist, and add their schema to the calls."""
+    if objects.kept():
+        compare_functions()
+        return statement
+    needed = _needed(statement)
+    present = _present(needed)
+    try:
+        for routine in needed:
+            if routine.name not in present:
+                sql.emit(_in_session(routine.statement).rstrip(";"))
+    except DBAPIError as error:
+        if sqlstate(error) != "42501":
+            raise
+        url = op.get_bind().engine.url
+        raise MigrationError(
+            "without a ledger the helpers are functions of the session, and this role may not make any: "
+            f'GRANT TEMPORARY ON DATABASE "{url.database}" TO "{url.username}"'
+        ) from None
+    return _in_session(statement)
+
+
+def _present(needed: Sequence[Routine]) -> set[str]:
+    if sql.is_offline():
+        run = current_run()
+        revision, names = run.written_functions
+        if revision != run.revision:
+            names = frozenset()
+        run.written_functions = (run.revision, names | {routine.name for routine in needed})
+        return set(names)
+    query = "SELECT proname FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema()"
+    return set(op.get_bind().exec_driver_sql(query).scalars())
+
+
+def _needed(statement: str) -> list[Routine]:
+    """List the helpers that a statement calls, directly or indirectly."""
+    every = _helpers()
+    found: dict[str, Routine] = {}
+    texts = [statement]
+    while texts:
+        for name in re.findall(rf"\b{HOME}\.(\w+)\(", texts.pop()):
+            if name in every and name not in found:
+                found[name] = every[name]
+                texts.append(every[name].statement)
+    return [found[name] for name in every if name in found]
+
+
+def _in_session(text: str) -> str:
+    return re.sub(rf"\b{HOME}\.({'|'.join(_helpers())})\(", rf"{SESSION_HOME}.\1(", text)
+
+
+@cache
+def _helpers() -> dict[str, Routine]:
+    return {routine.name: routine for routine in routines() if routine.file.removesuffix(".sql") in HELPERS}
+
+
+def written_call(routine: str, arguments: Sequence[Argument], options: Mapping[str, Argument]) -> str:
+    """Write a call of that routine, without its schema."""
+    every = [written(each) for each in arguments]
+    every += [f"{name} => {written(value)}" for name, value in options.items()]
+    line = f"{routine}({', '.join(every)})"
+    if len(line) <= WIDTH and "\n" not in line:
+        return line
+    return f"{routine}({_filled(every, '  ')})"
+
+
+def written(value: Argument) -> str:
+    """
+    >>> written("orders"), written("it's"), written(["a", "b"]), written(None), written(True), written(60.0)
+    ("'orders'", "$$it's$$", "ARRAY['a', 'b']", 'NULL', 'true', '60')
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        return f"'{value}'" if re.fullmatch(r"[^'\\\n]*", value) else sql.dollar(value, "")
+    if isinstance(value, Mapping):
+        pairs = ",\n  ".join(
+            f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(text, ensure_ascii=False)}"
+            for key, text in value.items()
+        )
+        return sql.dollar(f"{{\n  {pairs}}}", "")
+    return f"ARRAY[{_filled([written(each) for each in value], '    ')}]" if value else "'{}'"
+
+
+def _filled(items: Sequence[str], indent: str) -> str:
+    """Put as many items on a line as fit.
+
+    >>> _filled(["a", "b"], "  ")
+    'a, b'
+    """
+    lines, line = [], ""
+    for item in items:
+        first, _, _ = item.partition("\n")
+        if line and len(line.rpartition("\n")[2]) + len(first) > WIDTH - 10:
+            lines.append(f"{line},")
+            line = item
+        else:
+            line = f"{line}, {item}" if line else item
+    return f"\n{indent}".join([*lines, line])

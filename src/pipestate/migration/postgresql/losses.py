@@ -1,0 +1,246 @@
+"""PostgreSQL: the catalogue before and after a step, the losses between them, and the step's savepoint."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
+
+from sqlalchemy import Connection
+
+from pipestate.migration import sql
+from pipestate.migration.failure import MigrationError, warn
+from pipestate.migration.losses import Loss, LossKind, RunMemory
+from pipestate.migration.patience import ask_driver, commits_by_itself, driver_state
+from pipestate.migration.postgresql.catalogue import (
+    QUERY,
+    Catalogue,
+    ComparedTable,
+    TableColumn,
+    make_catalogue,
+    type_change,
+)
+from pipestate.migration.statements import cast_by_hand
+
+_SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this name
+_LOCKED = (
+    "SELECT relation::bigint FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() "
+    "AND locktype = 'relation' AND mode = 'AccessExclusiveLock'"
+)
+_NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
+
+
+def read_catalogue(connection: Connection) -> Catalogue:
+    """Read all tables with their columns, in one query."""
+    return make_catalogue(ask_driver(connection, QUERY))
+
+
+def may_have_lost(connection: Connection, before: Catalogue, memory: RunMemory) -> bool:
+    """Say whether this transaction holds the lock that every loss needs, on a table that may have held rows."""
+    locked = (before.tables.get(oid) for (oid,) in ask_driver(connection, _LOCKED))
+    return any(
+        table is not None and (table.kind != "r" or bool(table.bytes) or table.oid in memory.held)
+        for table in locked
+    )
+
+
+def find_losses(
+    connection: Connection,
+    before: Catalogue,
+    after: Catalogue,
+    *,
+    memory: RunMemory,
+    statements: Sequence[str],
+) -> list[Loss]:
+    """Compare two catalogues; objects that the run itself created, or that never held a row, are free.
+
+    Only tables that this transaction has locked are compared: another session may change others meanwhile.
+    """
+    locked = {oid for (oid,) in ask_driver(connection, _LOCKED)}
+    return _Comparison(connection, before, after, memory, list(statements)).losses(locked)
+
+
+def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
+    """Set the step's savepoint; return False if each statement commits by itself."""
+    del memory
+    if commits_by_itself(connection):
+        return False
+    try:
+        ask_driver(connection, f"SAVEPOINT {_SAVEPOINT}")
+    except Exception as error:
+        if driver_state(error) != _NO_TRANSACTION:
+            raise
+        return False
+    return True
+
+
+def roll_back(connection: Connection) -> bool:
+    """Undo the step; return False if its savepoint is gone."""
+    try:
+        ask_driver(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+    except Exception as error:
+        if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
+            raise
+        return False
+    return True
+
+
+def release_savepoint(connection: Connection, memory: RunMemory) -> None:
+    """Release the savepoint; if it is gone, the revision has committed something unseen."""
+    del memory
+    try:
+        ask_driver(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+    except Exception as error:
+        if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
+            raise
+        raise MigrationError(
+            "the revision has ended the guard's transaction past SQLAlchemy, so nobody could undo its losses: use "
+            "op.get_context().autocommit_block() instead"
+        ) from error
+
+
+def prepare_statement(
+    connection: Connection, statement: str, before: Catalogue, memory: RunMemory
+) -> str | None:
+    """Prepare nothing: the losses of a statement are found after it."""
+    del connection, statement, before, memory
+    return None
+
+
+@dataclass
+class _Comparison:
+    connection: Connection
+    before: Catalogue
+    after: Catalogue
+    memory: RunMemory
+    statements: list[str]
+    heirs: set[object] = field(default_factory=set)  # successors of objects that existed before
+
+    def losses(self, locked: Collection[int]) -> list[Loss]:
+        self.memory.held |= {each.oid for each in self.before.tables.values() if each.bytes}
+        found: list[Loss] = []
+        for old in self.before.tables.values():
+            if old.oid in self.memory.created or old.oid not in locked:
+                continue
+            new = self.after.tables.get(old.oid)
+            if new is None:
+                found += self._of_dropped(old)
+            else:
+                if new.written != old.written:
+                    found += self._of_columns(old, new)
+                if new.filenode != old.filenode:
+                    found += self._of_rewritten(old, new)
+        self._remember_created()
+        return list(dict.fromkeys(found))
+
+    def holds_rows(self, table: ComparedTable) -> bool:
+        """Say whether a table may have held rows before; for a composite type, whether such a table uses it."""
+        if table.kind == "c":
+            users = (each for each in self.before.tables.values() if each.kind != "c")
+            return any(
+                column.type[0] == table.rowtype and self.holds_rows(user)
+                for user in users
+                for column in user.columns.values()
+            )
+        return any(leaf.oid in self.memory.held for leaf in self.before.leaves(table))
+
+    def _of_dropped(self, old: ComparedTable) -> Iterator[Loss]:
+        if old.kind == "c" or not self.holds_rows(old) or old.extension in self.after.extensions:
+            return
+        new = self.after.by_name.get((old.schema, old.name))
+        if new is not None and new.oid not in self.before.tables:
+            yield from self._of_successor(old, new)
+        elif old.parent in self.before.tables and old.parent not in self.after.tables:
+            return  # its parent reports it
+        else:
+            yield Loss(LossKind.TABLE, old.known_as, self.before.rows(old))
+
+    def _of_successor(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
+        """Compare by name: the rows were copied into another table, which has the name now."""
+        self.memory.held.add(new.oid)
+        self.heirs.add(new.oid)
+        if not self._has_rows(new):
+            yield Loss(LossKind.ROWS, old.known_as, self.before.rows(old))
+            return
+        for column in old.columns.values():
+            there = new.by_name.get(column.name)
+            if there is None:
+                yield Loss(LossKind.COLUMN, f"{old.known_as}.{column.name}", self.before.rows(old))
+            else:
+                yield from self._of_type(old, column, there)
+        estimate = self.before.rows(old)
+        if estimate is not None and self._count(new, estimate) < estimate:
+            warn(
+                "the new table %s has fewer rows than the old one had, about %s",
+                old.known_as,
+                f"{estimate:,}",
+            )
+
+    def _of_columns(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
+        if not self.holds_rows(old):
+            return
+        for number, column in old.columns.items():
+            if (old.oid, number) in self.memory.created:
+                continue
+            there = new.columns.get(number)
+            if there is None:
+                yield from self._of_dropped_column(old, new, column)
+            elif there.type != column.type:
+                yield from self._of_type(old, column, there)
+
+    def _of_dropped_column(
+        self, old: ComparedTable, new: ComparedTable, column: TableColumn
+    ) -> Iterator[Loss]:
+        """Accept a column that was copied into another one, which has its name now."""
+        there = new.by_name.get(column.name)
+        if there is not None and not there.filled and self._has_value(new, there):
+            self.memory.created.discard((new.oid, there.number))
+            self.heirs.add((new.oid, there.number))
+            yield from self._of_type(old, column, there)
+            return
+        parent = self.before.tables.get(old.parent)
+        if parent is not None and column.name not in self.after.tables.get(parent.oid, new).by_name:
+            return  # its parent reports it
+        yield Loss(LossKind.COLUMN, f"{old.known_as}.{column.name}", self.before.rows(old))
+
+    def _of_type(self, old: ComparedTable, column: TableColumn, there: TableColumn) -> Iterator[Loss]:
+        was, is_ = self.before.below_domains(column.type), self.after.below_domains(there.type)
+        if was == is_:
+            return
+        query = type_change(was, is_, by_hand=cast_by_hand(self.statements))
+        ((detail, loses),) = ask_driver(self.connection, query)
+        if loses:
+            yield Loss(LossKind.VALUES, f"{old.known_as}.{column.name}", self.before.rows(old), detail)
+
+    def _of_rewritten(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
+        """Distinguish TRUNCATE from a rewrite: the table is empty, a statement says so, or most rows are gone."""
+        if old.kind != "r" or not old.bytes:
+            return
+        root = self.before.root(old)
+        named = re.compile(rf"(?is)\btruncate\b[^;]*\b{re.escape(old.name)}\b")
+        few = (
+            old.rows > 0
+            and 0 < new.bytes < old.bytes / 2
+            and self._count(new, round(old.rows)) < old.rows / 2
+        )
+        if new.bytes == 0 or few or any(named.search(text) for text in self.statements):
+            yield Loss(LossKind.ROWS, root.known_as, self.before.rows(root))
+
+    def _remember_created(self) -> None:
+        created: set[object] = {oid for oid in self.after.tables if oid not in self.before.tables}
+        for oid, new in self.after.tables.items():
+            old = self.before.tables.get(oid)
+            if old is not None and old.written != new.written:
+                created |= {(oid, number) for number in new.columns.keys() - old.columns.keys()}
+        self.memory.created |= created - self.heirs
+
+    def _has_rows(self, table: ComparedTable) -> bool:
+        return bool(ask_driver(self.connection, f"SELECT EXISTS (SELECT FROM {table.quoted})")[0][0])
+
+    def _has_value(self, table: ComparedTable, column: TableColumn) -> bool:
+        query = f"SELECT EXISTS (SELECT FROM {table.quoted} WHERE {sql.quoted(column.name)} IS NOT NULL)"
+        return bool(ask_driver(self.connection, query)[0][0])
+
+    def _count(self, table: ComparedTable, most: int) -> int:
+        """Count the rows, and stop at `most`."""
+        query = f"SELECT pg_catalog.count(*) FROM (SELECT FROM {table.quoted} LIMIT {int(most)}) counted"
+        return int(ask_driver(self.connection, query)[0][0])

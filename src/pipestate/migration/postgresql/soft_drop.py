@@ -1,0 +1,244 @@
+"""A contract on PostgreSQL: calls of the procedures that the ledger installs (`migration/server/*.sql`).
+
+Soft drop: under one short lock tables move into the archive, and columns get hidden names. Restore: rows written
+since are filled while the columns are still hidden. Then the names return under one short lock. Constraints that
+check every row are validated last. The same calls run online and in scripts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from alembic import op
+
+from pipestate.ledger.record import who
+from pipestate.ledger.state import require_ledger
+from pipestate.migration import objects, sql
+from pipestate.migration.alembic import may_commit
+from pipestate.migration.definitions import Drop, DroppedColumns, DroppedTable
+from pipestate.migration.mark import force_reason
+from pipestate.migration.postgresql import calls
+from pipestate.migration.postgresql.locks import lock_tables
+
+
+def require_runtime(revision: str) -> None:
+    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside planted names.
+
+    The functions read and write definitions as text, which two settings would change.
+    """
+    sql.emit("SET standard_conforming_strings = on")
+    sql.emit("SET quote_all_identifiers = off")
+    if not sql.is_offline():
+        require_ledger(op.get_bind())
+    calls.compare_functions()
+    reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
+    sql.emit(
+        f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), {reason})"
+    )
+
+
+def also_locked(drop: Drop) -> str:
+    """Write the query for tables at the other end of dropped foreign keys: the server also locks those."""
+    conditions = [f"conrelid = {sql.regclass(table.table)}" for table in drop.tables]
+    conditions += [
+        f"conrelid = {sql.regclass(some.table)} AND conkey && ARRAY(SELECT attnum FROM pg_catalog.pg_attribute "
+        f"WHERE attrelid = conrelid AND attname IN ({sql.literals(some.columns)}))"
+        for some in drop.columns
+    ]
+    return (
+        "SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint "
+        f"WHERE contype = 'f' AND ({' OR '.join(f'({condition})' for condition in conditions)})"
+    )
+
+
+def refuse_drop(drop: Drop) -> None:
+    """Refuse, before the first change, objects that cannot be dropped and restored.
+
+    The soft drop repeats this check under its lock.
+    """
+    require_runtime(drop.revision)
+    faults = [
+        f"pipestate.columns_fault({sql.regclass(some.table)}, {_array(some.columns)}, {_array(drop.triggers)}, {drop.keep})"
+        for some in drop.columns
+    ]
+    if drop.keep:
+        faults += [f"pipestate.rights_fault({_of(table)}, NULL)" for table in drop.tables]
+    if drop.tables:
+        keys = " UNION ALL ".join(
+            f"SELECT oid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND conrelid = {_of(some)} "
+            f"AND conkey && pipestate.numbers_of({_of(some)}, {_array(some.columns)})"
+            for some in drop.columns
+        )
+        dropped = f"ARRAY({keys})" if keys else "'{}'"
+        faults.append(f"pipestate.tables_fault(array_remove({_regclasses(drop.tables)}, NULL), {dropped})")
+    body = "\n".join(f"  fault := coalesce(fault, {fault});" for fault in faults)
+    # The same queries run under the lock: this session has planned them before.
+    body += "".join(
+        f"\n  PERFORM pipestate.removed_with({_of(some)}, {_array(some.columns)}, {_array(drop.triggers)}, "
+        f"{_array(list(some.derived))}), "
+        f"pipestate.renamed_with({_of(some)}, {_array(some.columns)}, {_array(list(some.derived))}, 0);"
+        for some in drop.columns
+    )
+    sql.do(
+        f"{body}\n  IF fault IS NOT NULL THEN\n    PERFORM pipestate.refuse(fault || '; nothing was changed');\n  END IF;",
+        "  fault text;",
+        why="what this revision drops can be dropped, and restored",
+    )
+
+
+def soft_drop(drop: Drop) -> None:
+    """Drop columns first: their foreign keys may point at the tables. The caller has passed the gate."""
+    for some in drop.columns:
+        if drop.keep:
+            call = (
+                f"soft_drop_columns({sql.literals((some.revision, drop.gate, some.table))}, {_of(some)}, "
+                f"{_array(some.columns)}, {_array(drop.triggers)}, {_array(list(some.derived))}, {drop.may_be_gone})"
+            )
+        else:
+            call = (
+                f"drop_columns_for_good({sql.literals((some.revision, some.table))}, {_of(some)}, {_array(some.columns)}, "
+                f"{_array(drop.triggers)}, {drop.may_be_gone}, {drop.has_backup})"
+            )
+        sql.emit(f"CALL pipestate.{call}")
+    if drop.tables:
+        tables = f"{_array([table.table for table in drop.tables])}, {_regclasses(drop.tables)}, {drop.may_be_gone}"
+        if drop.keep:
+            call = f"soft_drop_tables({sql.literals((drop.revision, drop.gate))}, {tables}, true)"
+        else:
+            call = f"drop_tables_for_good({sql.literal(drop.revision)}, {tables}, {drop.has_backup})"
+        sql.emit(f"CALL pipestate.{call}")
+    sql.say_warnings()
+
+
+def restore(drop: Drop) -> None:
+    """Restore tables first: foreign keys of the columns may point at them."""
+    require_runtime(drop.revision)
+    reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
+    actor = "current_user" if sql.is_offline() else sql.literal(who())
+    for part in drop.parts:
+        counts = part.kind == "columns" and not part.derived
+        sql.emit(f"CALL pipestate.require_restorable({_key(part)}, {reason}, {actor}, {counts})")
+    sql.say_warnings()
+    sql.emit("CALL pipestate.lift_timeout()")
+    commits = may_commit()
+    for table in drop.tables:
+        _restore_table(table, commits=commits)
+    for some in drop.columns:
+        _restore_columns(some, commits=commits)
+    with _unlocked(commits):
+        for part in drop.parts:
+            sql.do(
+                f"CALL pipestate.validate_restored({_key(part)});",
+                why=f"{part.described}: constraints that were valid",
+            )
+    if drop.columns:
+        lock_tables(also=_hidden(drop.columns, "validating"), in_server=True)
+    for part in drop.parts:
+        sql.emit(f"CALL pipestate.end_restore({_key(part)})")
+    sql.emit("CALL pipestate.set_timeout_back()")
+    sql.say_warnings()
+
+
+def restore_dropped_table(table: str, revision: str) -> None:
+    """Restore a table that the downgrade of this revision archived; do nothing if there is none."""
+    if objects.kept():
+        calls.call("bring_back_table", table, revision)
+        return
+    part = DroppedTable(table, revision=revision)
+    found = f"SELECT count(*) FROM pipestate.soft_dropped({_key(part)}) WHERE state <> 'absent'"
+    restored = (
+        f"CALL pipestate.restore_table({_key(part, kind=False)})",
+        f"CALL pipestate.validate_restored({_key(part)})",
+        f"CALL pipestate.end_restore({_key(part)})",
+    )
+    body = "\n".join(f"    EXECUTE {sql.dollar(call, 'ddl')};" for call in restored)
+    sql.do(
+        f"""  IF {sql.regclass("pipestate.soft_drop")} IS NULL THEN RETURN; END IF;
+  EXECUTE {sql.dollar(found, "ddl")} INTO kept;
+  IF kept > 0 THEN
+{body}
+  END IF;""",
+        "  kept bigint;",
+        why=f"{table}, where a downgrade put it aside",
+    )
+
+
+def _restore_table(table: DroppedTable, *, commits: bool) -> None:
+    if table.derived is not None:
+        derived = table.derived
+        changed_at = sql.literal(table.changed_at) if table.changed_at else "NULL"
+        sql.emit(
+            f"CALL pipestate.begin_table_restore({_key(table, kind=False)}, {_array(table.key)}, {sql.regclass(derived.source)}, "
+            f"{sql.dollar(derived.where, 'sql')}, {_json(derived.columns)}, {changed_at})"
+        )
+        with _unlocked(commits):
+            sql.do(f"CALL pipestate.fill({commits});", why=f"{table.table}: rows that were written since")
+    lock_tables(also=_hidden([table], "hidden"), in_server=True)
+    sql.emit(f"CALL pipestate.restore_table({_key(table, kind=False)})")
+
+
+def _restore_columns(some: DroppedColumns, *, commits: bool) -> None:
+    hidden = _hidden([some], "hidden")
+    if some.derived:
+        lock_tables(
+            also=hidden, mode="SHARE ROW EXCLUSIVE" if commits else "ACCESS EXCLUSIVE", in_server=True
+        )
+        changed_at = sql.literal(some.changed_at) if some.changed_at else "NULL"
+        sql.emit(
+            f"CALL pipestate.begin_restore({_key(some, kind=False)}, {_json(some.derived)}, {changed_at}, "
+            f"current_setting('search_path'), {commits})"
+        )
+    with _unlocked(commits):
+        if some.derived:
+            sql.do(f"CALL pipestate.fill({commits});", why=f"{some.table}: rows that were written since")
+        if commits:
+            sql.execute_each(f"SELECT pipestate.indexes_to_build({_key(some, kind=False)}) WHERE true")
+    lock_tables(also=hidden, in_server=True)
+    sql.emit(f"CALL pipestate.restore_columns({_key(some, kind=False)})")
+
+
+@contextmanager
+def _unlocked(commits: bool) -> Iterator[None]:
+    """Release the lock, and commit each statement by itself; if that is not allowed, continue under the lock."""
+    if not commits:
+        yield
+        return
+    with sql.autocommit():
+        yield
+
+
+def _key(part: DroppedTable | DroppedColumns, *, kind: bool = True) -> str:
+    """Write the arguments that find the entry of a soft drop: revision, kind, name, and search path of the name."""
+    values = (part.revision, part.kind, part.table) if kind else (part.revision, part.table)
+    return f"{sql.literals(values)}, {_schemas(part.table)}"
+
+
+def _schemas(table: str) -> str:
+    schema, dot, _ = table.rpartition(".")
+    return f"ARRAY[{sql.literal(schema)}]" if dot else "current_schemas(false)::text[]"
+
+
+def _hidden(parts: Sequence[DroppedTable | DroppedColumns], state: str) -> str:
+    """Write the query for the tables of these soft drops, and those at the other end of their foreign keys."""
+    entries = " UNION ALL ".join(f"SELECT * FROM pipestate.soft_dropped({_key(part)})" for part in parts)
+    return (
+        f"SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> 'definition' "
+        "FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed "
+        f"WHERE removed ->> 'kind' = 'foreign key')) FROM ({entries}) AS entry WHERE entry.state = {sql.literal(state)}"
+    )
+
+
+def _of(part: DroppedTable | DroppedColumns) -> str:
+    return sql.regclass(part.table)
+
+
+def _regclasses(parts: Sequence[DroppedTable | DroppedColumns]) -> str:
+    return f"ARRAY[{', '.join(map(_of, parts))}]::regclass[]"
+
+
+def _array(values: Sequence[str]) -> str:
+    return f"ARRAY[{sql.literals(values)}]::text[]"
+
+
+def _json(values: Mapping[str, str]) -> str:
+    pairs = ",\n  ".join(f"{sql.literal(key)}, {sql.dollar(text, 'sql')}" for key, text in values.items())
+    return f"jsonb_build_object({pairs})"

@@ -1,0 +1,226 @@
+"""A gate in a script of `alembic upgrade --sql`, and the calls that guard every statement after it."""
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from alembic import op
+from alembic.runtime.migration import MigrationContext
+
+from pipestate.core.text import plain
+from pipestate.migration import server_calls as server
+from pipestate.migration import sql
+from pipestate.migration.failure import MigrationError
+from pipestate.migration.helpers import lock_tables
+from pipestate.migration.mark import note_mark, reason_for, undo
+from pipestate.migration.request import GateRequest, Tables, down_revisions
+from pipestate.migration.run import run_of
+from pipestate.migration.server_calls import write_requirement
+from pipestate.migration.settings import timeout_of
+
+
+def version_table(context: MigrationContext) -> str:
+    """Name the version table as this project has configured it."""
+    schema, table = context.version_table_schema, sql.name(context.version_table)
+    return f"{sql.identifier(schema)}.{table}" if schema else table
+
+
+def stands_at(context: MigrationContext, heads: Collection[str]) -> str:
+    """Write the condition that the version table holds exactly these revisions."""
+    wanted = sql.literals(sorted(heads))
+    table = version_table(context)
+    return f"ARRAY(SELECT version_num::text FROM {table} ORDER BY 1) = ARRAY[{wanted}]::text[]"
+
+
+# Statements of a script after a gate: they do nothing without the mark. From the gate to the end of the script every
+# statement, including Alembic's version row, is an argument of `pipestate.gated`, which demands the mark. A later
+# revision cannot see the mark of an earlier transaction: `pipestate.go_on` demands that everything before it was
+# committed, and sets a new mark. So a psql that continues after errors, or a script that is pasted from its middle,
+# drops and stamps nothing. Each statement also demands its predecessor, which left its number. A client may roll back
+# a failed statement and continue in the same transaction: a failed copy then prevents the drop, and a failed drop
+# prevents the version.
+
+
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*([A-Za-z\\]+)", re.DOTALL)
+_NOT_IN_A_BLOCK = re.compile(
+    r"(?i)copy|begin|start|commit|end|rollback|abort|savepoint|release|vacuum|listen|notify|discard|\\\w*"
+)
+_INTO = re.compile(r"(?is)^\s*(with\b.*\)\s*)?select\b(?:(?!\bfrom\b|').)*?\binto\b")
+_RUNNING = re.compile(r"-- Running \w+ .*->\s*(?P<to>\S*)")
+
+
+@dataclass
+class GuardedOutput:
+    """Alembic's output of a script, from a gate on."""
+
+    context: MigrationContext
+    mark: str
+    write: Any
+    heads: Collection[str] = ()
+    in_transaction: bool = True
+    between_revisions: bool = False
+    is_suspended: bool = False
+    done: int = 0
+
+    def output(self, text: str) -> None:
+        """Write one of Alembic's statements, guarded by its preconditions; a comment is written as it is."""
+        if self.is_suspended:
+            self.write(text)
+        elif _is_comment(text):
+            self.write(text)
+            if self.between_revisions and (found := _RUNNING.match(text.strip())):
+                self._next_revision(found["to"])
+        elif self.in_transaction:
+            self.write(self._asking_for_the_mark(text))
+        else:
+            self.write(self._asking_for_the_version(text))
+
+    def begin(self) -> None:
+        """Write Alembic's own BEGIN; a transaction after the gate's first asserts its preconditions."""
+        self.in_transaction = True
+        self.write("BEGIN;")
+        self._assert_version()
+
+    def commit(self) -> None:
+        """Write Alembic's own COMMIT."""
+        self.in_transaction = False
+        self.write("COMMIT;")
+
+    def version_applied(self, *, heads: Collection[str], **_: Any) -> None:
+        """Note the database's position after a revision (Alembic's `on_version_apply`)."""
+        self.heads = frozenset(heads)
+        self.between_revisions = True
+
+    def _next_revision(self, revision: str) -> None:
+        self.between_revisions = False
+        self.mark = f"after {' '.join(sorted(self.heads))} {revision}".rstrip()
+        self._assert_version()
+
+    def _assert_version(self) -> None:
+        """Set the mark in this transaction if everything before it was committed."""
+        self.done = 0
+        self.write(f"{server.go_on(self.mark, version_table(self.context), sorted(self.heads))};")
+
+    def _asking_for_the_mark(self, text: str) -> str:
+        statement = text.strip().removesuffix(";")
+        self._refuse_what_cannot_wait(statement)
+        self.done += 1
+        return f"{server.gated(self.mark, self.done, statement)};"
+
+    def _asking_for_the_version(self, text: str) -> str:
+        """Guard a statement outside a transaction by the previous version row: a mark needs a transaction."""
+        statement = text.strip().removesuffix(";")
+        condition = stands_at(self.context, self.heads)
+        return f"SELECT {server.joined(statement)} WHERE {condition} \\gexec"
+
+    def _refuse_what_cannot_wait(self, statement: str) -> None:
+        word = _FIRST_WORD.match(statement)
+        if (word is not None and _NOT_IN_A_BLOCK.fullmatch(word[1])) or _INTO.match(statement):
+            raise MigrationError(
+                f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that asks for the "
+                "gate's mark cannot run it. Put it before the gate, or into a revision without --sql"
+            )
+
+
+def _is_comment(text: str) -> bool:
+    """Say whether every line of a text is empty or a comment; split lines at every known line ending."""
+    return all(not line.strip() or line.lstrip().startswith("--") for line in text.splitlines())
+
+
+def position_of(context: MigrationContext) -> tuple[str | None, int]:
+    """Name the mark and the step that a further gate of this script follows; the first gate has no mark."""
+    guarded = run_of(context).output
+    if guarded is None:
+        return None, 0
+    return guarded.mark, guarded.done + 1
+
+
+@contextmanager
+def suspended(context: MigrationContext) -> Iterator[None]:
+    """Write a further gate as it is: its calls demand their own predecessors."""
+    guarded = run_of(context).output
+    if guarded is None:
+        yield
+        return
+    guarded.is_suspended = True
+    try:
+        yield
+    finally:
+        guarded.is_suspended = False
+
+
+def guard_output(context: MigrationContext, revision: str) -> None:
+    """Guard everything that this script writes from here on; a second gate only changes the mark."""
+    run = run_of(context)
+    guarded = run.output
+    if guarded is None:
+        run.output = guarded = GuardedOutput(context, revision, context.impl.static_output)
+        context.impl.static_output = guarded.output  # type: ignore[method-assign]
+        context.impl.emit_begin = guarded.begin  # type: ignore[method-assign]
+        context.impl.emit_commit = guarded.commit  # type: ignore[method-assign]
+        context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, guarded.version_applied)
+    guarded.mark = revision
+    guarded.between_revisions = False
+    guarded.done = 0
+
+
+# A gate in the script of `alembic upgrade --sql`, for a psql with unknown settings. The script sends each check once
+# to the server, which remembers it for the pass under the lock. The last call sets the mark; from there on `guarded`
+# makes every statement of the script require it.
+
+
+HEAD = r"""\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off"""
+
+
+def pass_gate(request: GateRequest, tables: Tables) -> None:
+    """Write both passes, the lock between them and the mark; guard all later statements."""
+    reason = reason_for(request)
+    if not request.blocking and reason is None:
+        raise MigrationError(
+            f"the gate {request.name} has nothing to ask at revision {request.revision}, and nothing to ask is "
+            "closed: no check of it applies there and blocks"
+        )
+    context = op.get_context()
+    with suspended(context):
+        _first_pass(request, tables, reason)
+        lock_tables(*tables.names, also=tables.also, in_server=True)
+        sql.write_plain(
+            "-- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the mark,\n"
+            "-- which every statement below demands."
+        )
+        sql.emit(server.limit(request, timeout_of(context.config)))
+        sql.emit(server.evaluate_again(request))
+        sql.emit(server.pass_gate(request))
+    note_mark(request.revision)
+    guard_output(context, request.revision)
+
+
+def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> None:
+    """Write the pass without a lock: assert that the server matches this script, and evaluate the whole phase."""
+    context = op.get_context()
+    mark, step = position_of(context)
+    more = {
+        "version_table": server.text(version_table(context)),
+        "starts_at": server.texts(down_revisions(context, request.revision)),
+    }
+    if mark is not None:
+        more |= {"mark": server.text(mark), "step": str(step)}
+    if reason is not None:
+        more |= {"force": server.text(plain(reason)), "undo": server.text(undo(request))}
+    place = f"{request.runbook.path}:{request.phase.line}"
+    sql.write_plain(
+        f"-- The gate {request.name} of revision {request.revision}: {place}\n"
+        "-- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,\n"
+        "-- and nothing of this revision is done.\n"
+        f"{HEAD}"
+    )
+    sql.emit("SET LOCAL standard_conforming_strings = on")
+    sql.emit("SET LOCAL client_encoding = 'UTF8'")
+    write_requirement()
+    sql.emit(server.begin(request, tables, timeout_of(context.config), more))
+    for number, each in enumerate(request.blocking, start=1):
+        sql.emit(server.evaluate(request, each, number))
+    sql.emit(server.judge(request, len(request.blocking)))

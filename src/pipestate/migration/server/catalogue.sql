@@ -1,0 +1,57 @@
+-- The tables of a database, as far as the guard compares them before and after a revision. One row each:
+--   kind        r table, p partitioned table, c composite type, d domain, x extension
+--   columns     a line a column: number, type, type modifier, 1 where an added default fills it, name
+--   filenode    another one after TRUNCATE, or after a rewrite
+--   rows        the planner's estimate; without one, what the statistics have counted, -1 where that is nothing
+--   bytes       -1 where somebody holds the table exclusively: its size cannot be read without waiting
+--   parent      of a partition; the base type of a domain
+--   extension   that the table belongs to
+-- Temporary tables, generated columns and the system's own tables are left out.
+CREATE OR REPLACE FUNCTION pipestate.catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+  filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+SELECT c.oid::bigint AS oid,
+       c.relkind::text AS kind,
+       n.nspname::text AS schema,
+       c.relname::text AS name,
+       c.relfilenode::bigint AS filenode,
+       CASE WHEN c.reltuples > 0 THEN c.reltuples
+            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+       CASE WHEN c.relkind <> 'r' THEN 0
+            WHEN l.relation IS NOT NULL THEN -1
+            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+       coalesce(i.inhparent, 0)::bigint AS parent,
+       coalesce(e.refobjid, 0)::bigint AS extension,
+       c.reltype::bigint AS rowtype,
+       coalesce(a.columns, '') AS columns
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_catalog.pg_depend e
+  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+LEFT JOIN (
+  SELECT DISTINCT relation FROM pg_catalog.pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) l ON l.relation = c.oid
+LEFT JOIN (
+  SELECT attrelid,
+         pg_catalog.string_agg(
+           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_catalog.pg_attribute
+  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
+  GROUP BY attrelid
+) a ON a.attrelid = c.oid
+WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+UNION ALL
+SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
+FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
+UNION ALL
+SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
+FROM pg_catalog.pg_extension x
+$$;

@@ -1,0 +1,57 @@
+-- Say whether this session holds the lock that a drop needs.
+CREATE OR REPLACE FUNCTION pipestate.is_locked(relation oid) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.granted
+                 AND l.mode = 'AccessExclusiveLock' AND l.relation = $1
+                 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+$$;
+
+-- Refuse what destroys something where the gate of this revision was not passed in this transaction, or has not locked it.
+CREATE OR REPLACE PROCEDURE pipestate.require_mark(revision text, relations regclass[], what text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation regclass;
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was asked for it: call it inside '
+      '`with gate(...)`, or make the revision a Contract', what);
+  END IF;
+  FOREACH relation IN ARRAY relations LOOP
+    IF relation IS NOT NULL AND NOT pipestate.is_locked(relation) THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something of %s, which the gate of this revision has not locked, '
+        'so its rows were not looked at: name it in gate(..., lock=[...])', what, relation);
+    END IF;
+  END LOOP;
+END $$;
+
+-- Run one statement of a script behind a gate. It does nothing where the gate was not passed in this transaction, or the
+-- statement before it failed: each leaves its number. The search_path is the caller's, so every name here is qualified.
+CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
+LANGUAGE plpgsql AS $$
+BEGIN
+  CALL pipestate.require_step(revision, step);
+  EXECUTE pg_catalog.array_to_string(lines, E'\n');
+  PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
+END $$;
+
+-- Refuse a statement whose gate was not passed in this transaction, or that does not follow the one before it.
+CREATE OR REPLACE PROCEDURE pipestate.require_step(revision text, step integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision
+      OR (step > 1 AND current_setting('pipestate.step', true) IS DISTINCT FROM concat(revision, '/', step - 1)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the gate before this statement was not passed in this transaction, or a '
+      'statement between them has failed, so it does nothing';
+  END IF;
+END $$;
+
+-- Go on with a revision after a gate, in a new transaction or behind another revision: only where all before it is done.
+CREATE OR REPLACE PROCEDURE pipestate.go_on(mark text, version_table text, heads text[], path name[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
+       WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
+  END IF;
+  PERFORM set_config('pipestate.gate', mark, true);
+END $$;

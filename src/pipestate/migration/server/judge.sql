@@ -1,0 +1,198 @@
+-- Read the columns of a row of the catalogue.
+CREATE OR REPLACE FUNCTION pipestate.listed_columns(columns text)
+RETURNS TABLE (number integer, type bigint, modifier integer, filled boolean, name text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m[1]::integer, m[2]::bigint, m[3]::integer, m[4] = '1', m[5]
+    FROM regexp_split_to_table(nullif(columns, ''), E'\n') AS line, regexp_match(line, '^(\d+) (\d+) (-?\d+) (\d) (.*)$') AS m
+$$;
+
+-- Find the type below domains; of an array, that of its elements.
+CREATE OR REPLACE FUNCTION pipestate.base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  WHILE domains ? type::text LOOP
+    modifier := (domains -> type::text ->> 1)::integer;
+    type := (domains -> type::text ->> 0)::bigint;
+  END LOOP;
+  base := pipestate.element_type(type::oid);
+  modified := modifier;
+END $$;
+
+-- List the table, or the partitions below it that hold its rows, as they were before.
+CREATE OR REPLACE FUNCTION pipestate.leaves_before(root bigint) RETURNS TABLE (oid bigint, rows float8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY WITH RECURSIVE family (oid) AS (
+    SELECT root UNION SELECT b.oid FROM pg_temp.pipestate_before b JOIN family f ON b.parent = f.oid AND b.kind IN ('r', 'p')
+  )
+  SELECT b.oid, b.rows FROM pg_temp.pipestate_before b JOIN family f ON f.oid = b.oid WHERE b.kind = 'r';
+END $$;
+
+-- Say whether a table, or a partition below it, held rows before.
+CREATE OR REPLACE FUNCTION pipestate.held_before(root bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM pipestate.leaves_before(root) l JOIN pg_temp.pipestate_memory m ON m.oid = l.oid AND m.what = 'held');
+END $$;
+
+-- Count the rows of a table that a condition chooses, and stop at `most`.
+CREATE OR REPLACE FUNCTION pipestate.count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found bigint;
+BEGIN
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %s) c', schema, name, condition, most)
+    INTO found;
+  RETURN found;
+END $$;
+
+-- Compare the catalogue with what it was: what the script itself created, and what never held a row, is free.
+CREATE OR REPLACE FUNCTION pipestate.losses(statements text) RETURNS TABLE (kind text, name text, rows bigint, detail text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  old record;
+  new record;
+  col record;
+  there record;
+  heir boolean;
+  known text;
+  by_hand boolean := statements ~* '\musing\M';
+  old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
+                          FROM pg_temp.pipestate_before b WHERE b.kind = 'd');
+  new_domains jsonb;
+BEGIN
+  CREATE TEMP TABLE pipestate_after ON COMMIT DROP AS SELECT * FROM pipestate.catalogue();
+  new_domains := (SELECT jsonb_object_agg(a.oid, jsonb_build_array(a.parent, a.filenode))
+                    FROM pg_temp.pipestate_after a WHERE a.kind = 'd');
+  INSERT INTO pg_temp.pipestate_memory SELECT 'held', b.oid, 0 FROM pg_temp.pipestate_before b WHERE b.kind = 'r' AND b.bytes <> 0;
+  FOR old IN SELECT b.* FROM pg_temp.pipestate_before b LEFT JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+      WHERE b.kind IN ('r', 'p', 'c') AND (a.oid IS NULL OR a.columns <> b.columns OR a.filenode <> b.filenode)
+        AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = b.oid AND m.number = 0)
+        AND CASE b.kind WHEN 'c' THEN EXISTS (
+              SELECT FROM pg_temp.pipestate_before u, pipestate.listed_columns(u.columns) c
+               WHERE u.kind <> 'c' AND c.type = b.rowtype AND pipestate.held_before(u.oid))
+            ELSE pipestate.held_before(b.oid) END LOOP
+    known := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
+    rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pipestate.leaves_before(old.oid) l);
+    detail := NULL;
+    SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.oid = old.oid;
+    heir := new IS NULL;
+    IF heir THEN
+      CONTINUE WHEN old.kind = 'c' OR EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.kind = 'x' AND a.oid = old.extension);
+      SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.kind IN ('r', 'p') AND a.schema = old.schema AND a.name = old.name
+         AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid);
+      IF new IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
+          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
+        kind := 'table'; name := known; RETURN NEXT;
+        CONTINUE;
+      END IF;
+      INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
+      IF pipestate.count_rows(new.schema, new.name, 'true', 1) = 0 THEN
+        kind := 'rows'; name := known; RETURN NEXT;
+        CONTINUE;
+      ELSIF rows > pipestate.count_rows(new.schema, new.name, 'true', rows) THEN
+        RAISE WARNING 'the new table % has fewer rows than the old one had, about %', known, rows;
+      END IF;
+    END IF;
+    FOR col IN SELECT c.* FROM pipestate.listed_columns(old.columns) c
+        WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND (m.oid, m.number) = (old.oid, c.number)) LOOP
+      SELECT c.* INTO there FROM pipestate.listed_columns(new.columns) c
+       WHERE CASE WHEN heir THEN c.name = col.name ELSE c.number = col.number END;
+      IF there IS NULL AND NOT heir THEN
+        SELECT c.* INTO there FROM pipestate.listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
+        IF there IS NOT NULL AND old.kind <> 'c'
+           AND pipestate.count_rows(new.schema, new.name, format('t.%I IS NOT NULL', col.name), 1) = 1 THEN
+          INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
+        ELSE
+          there := NULL;
+        END IF;
+      END IF;
+      IF there IS NULL THEN
+        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b JOIN pg_temp.pipestate_after a ON a.oid = b.oid
+          WHERE b.oid = old.parent AND NOT EXISTS (SELECT FROM pipestate.listed_columns(a.columns) c WHERE c.name = col.name));
+        kind := 'column'; name := known || '.' || col.name; RETURN NEXT;
+      ELSIF (there.type, there.modifier) <> (col.type, col.modifier) THEN
+        SELECT format('%s becomes %s', format_type(o.base, o.modified), format_type(n.base, n.modified))
+          INTO detail
+          FROM pipestate.base_type(col.type, col.modifier, coalesce(old_domains, '{}')) o,
+               pipestate.base_type(there.type, there.modifier, coalesce(new_domains, '{}')) n
+         WHERE (o.base, o.modified) <> (n.base, n.modified)
+           AND pipestate.loses(o.base, o.modified, n.base, n.modified, by_hand);
+        IF detail IS NOT NULL THEN
+          kind := 'values'; name := known || '.' || col.name; RETURN NEXT;
+        END IF;
+        detail := NULL;
+      END IF;
+    END LOOP;
+    -- TRUNCATE leaves nothing, or is written in a statement, or most rows are gone; a rewrite leaves them.
+    IF NOT heir AND old.kind = 'r' AND old.bytes <> 0 AND new.filenode <> old.filenode AND (new.bytes = 0
+        OR statements ~* ('\mtruncate\M[^;]*\m' || regexp_replace(old.name, '\W', '\\&', 'g') || '\M')
+        OR (old.rows > 0 AND new.bytes < old.bytes / 2
+            AND pipestate.count_rows(new.schema, new.name, 'true', old.rows::bigint) < old.rows / 2)) THEN
+      kind := 'rows'; name := known; RETURN NEXT;
+    END IF;
+  END LOOP;
+  INSERT INTO pg_temp.pipestate_memory
+  SELECT 'created', a.oid, 0 FROM pg_temp.pipestate_after a WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid)
+  UNION ALL
+  SELECT 'created', a.oid, c.number FROM pg_temp.pipestate_after a JOIN pg_temp.pipestate_before b ON b.oid = a.oid
+    AND b.columns <> a.columns, pipestate.listed_columns(a.columns) c
+   WHERE NOT EXISTS (SELECT FROM pipestate.listed_columns(b.columns) o WHERE o.number = c.number);
+  DELETE FROM pg_temp.pipestate_memory c USING pg_temp.pipestate_memory h
+   WHERE c.what = 'created' AND h.what = 'heir' AND (c.oid, c.number) = (h.oid, h.number);
+  DROP TABLE pg_temp.pipestate_after;
+END $$;
+
+-- Keep the catalogue as it is before a revision, or before the part of one that the next COMMIT ends. What the script has created
+-- since it began is remembered for the session.
+CREATE OR REPLACE PROCEDURE pipestate.begin_revision(revision text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF to_regclass('pg_temp.pipestate_before') IS NULL THEN
+    CREATE TEMP TABLE pipestate_before AS SELECT * FROM pipestate.catalogue() LIMIT 0;
+    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer);  -- tables and columns: 'created', 'held'
+  END IF;
+  DELETE FROM pg_temp.pipestate_before;
+  INSERT INTO pg_temp.pipestate_before SELECT * FROM pipestate.catalogue();
+  PERFORM set_config('pipestate.begun', revision, true);
+END $$;
+
+-- Judge what was done since begin_revision. `mode` is refuse, warn, force or allow; `own` spares what pipestate itself has made.
+CREATE OR REPLACE PROCEDURE pipestate.end_revision(
+  revision text, direction text, mode text, reason text, statements text, own boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found jsonb;
+  said text;
+  options text;
+BEGIN
+  IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'revision %s was not begun in this transaction: run the whole script', revision);
+  END IF;
+  SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', l.kind, 'name', l.name, 'rows', l.rows))),
+         string_agg(concat(CASE l.kind WHEN 'table' THEN 'the table ' WHEN 'column' THEN 'the column '
+             WHEN 'rows' THEN 'the rows of ' ELSE 'parts of the values of ' END, l.name,
+           ' (' || nullif(concat_ws(', ', 'about ' || to_char(l.rows, 'FM999,999,999,999') || ' rows', l.detail), '')
+             || ')'), ', '),
+         string_agg(concat(' --drop-', l.kind, ' ', l.name), '') FILTER (WHERE l.kind IN ('table', 'column'))
+    INTO found, said, options
+    FROM pipestate.losses(statements) l
+   WHERE NOT own OR l.name !~ '^pipestate[._]|\._pipestate_\d+_0$';
+  IF found IS NOT NULL AND mode = 'refuse' THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
+      'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
+  ELSIF found IS NOT NULL AND mode <> 'allow' THEN
+    RAISE WARNING 'revision % loses %', revision, said || CASE mode WHEN 'force' THEN ', and is forced: ' || reason
+      ELSE '; losses are not enforced here' END;
+  END IF;
+  PERFORM set_config('pipestate.dropped', (coalesce(nullif(current_setting('pipestate.dropped', true), ''),
+    '[]')::jsonb || coalesce(found, '[]'))::text, false);
+  PERFORM set_config('pipestate.begun', '', true);
+  DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
+END $$;

@@ -1,0 +1,82 @@
+-- Lock tables until the end of the transaction without stopping the traffic: ask for all of them with a short timeout,
+-- give everything back where one is not available, pause, ask again; when patience ends, say who holds it.
+CREATE OR REPLACE PROCEDURE pipestate.lock_relations(
+  the_tables regclass[], the_names text, the_mode text, the_timeout_ms integer, the_patience_s double precision)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  targets text := (SELECT string_agg(DISTINCT one::text, ', ' ORDER BY one::text) FROM unnest(the_tables) AS one);
+  holders text;
+  pause double precision := 0.05;
+  tell_at timestamptz := clock_timestamp() + interval '2 seconds';
+  give_up_at timestamptz := clock_timestamp() + make_interval(secs => the_patience_s);
+BEGIN
+  IF targets IS NULL THEN RETURN; END IF;
+  PERFORM set_config('lock_timeout', the_timeout_ms || 'ms', true);
+  BEGIN  -- where the role may set it, an autovacuum that is in the way is cancelled sooner
+    PERFORM set_config('deadlock_timeout', greatest(the_timeout_ms / 4, 1) || 'ms', true);
+  EXCEPTION WHEN insufficient_privilege THEN NULL;
+  END;
+  LOOP
+    BEGIN
+      EXECUTE format('LOCK TABLE %s IN %s MODE', targets, the_mode);
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_stat_clear_snapshot();
+      SELECT string_agg(DISTINCT CASE
+               WHEN p.gid IS NOT NULL THEN format(
+                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
+               WHEN a.backend_type IS NULL THEN format(
+                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 coalesce(a.usename, 'another role'), current_user)
+               ELSE format('pid %s (%s) holds it: %s', a.pid,
+                           coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
+        INTO holders
+        FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_catalog.pg_locks x JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid)
+          ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
+         AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+         AND l.relation = ANY (the_tables);
+    END;
+    IF clock_timestamp() >= give_up_at THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        'could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again',
+        the_names, the_patience_s, coalesce(holders, 'the holder is gone'));
+    END IF;
+    IF clock_timestamp() >= tell_at THEN
+      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the holder is gone');
+      tell_at := 'infinity';
+    END IF;
+    PERFORM pg_sleep(pause * (0.5 + random()));
+    pause := least(pause * 2, 2);
+  END LOOP;
+END
+$$;
+
+-- The same for those of these tables that exist, and those whose names the query returns; where the condition holds.
+CREATE OR REPLACE PROCEDURE pipestate.lock_tables(
+  the_tables text[], the_mode text DEFAULT 'ACCESS EXCLUSIVE', the_condition text DEFAULT 'true', the_query text DEFAULT NULL,
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
+LANGUAGE plpgsql AS $$
+DECLARE
+  more text[];
+  relations regclass[];
+  names text;  -- as the caller would write them
+BEGIN
+  IF NOT pipestate.holds(the_condition) THEN RETURN; END IF;
+  IF the_query IS NOT NULL THEN
+    EXECUTE pg_catalog.format('SELECT pg_catalog.array_agg(wanted.t::text) FROM (%s) AS wanted (t)', the_query) INTO more;
+  END IF;
+  relations := ARRAY(SELECT pg_catalog.to_regclass(t) FROM pg_catalog.unnest(pg_catalog.array_cat(the_tables, more)) AS t
+                     WHERE pg_catalog.to_regclass(t) IS NOT NULL);
+  names := (SELECT pg_catalog.string_agg(DISTINCT one::text, ', ' ORDER BY one::text) FROM pg_catalog.unnest(relations) AS one);
+  CALL pipestate.lock_relations(relations, names, the_mode, the_timeout_ms, the_patience_s);
+END $$;
+
+-- Name the tables that a table's foreign keys point at: whoever drops those locks them, too.
+CREATE OR REPLACE FUNCTION pipestate.parents(the_table text) RETURNS text[]
+LANGUAGE sql AS $$
+  SELECT pg_catalog.array_agg(k.confrelid::pg_catalog.regclass::text) FROM pg_catalog.pg_constraint k
+   WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.contype = 'f'
+$$;

@@ -1,0 +1,187 @@
+"""The ledger that a gate needs on PostgreSQL: present, trusted, open to this role, with unchanged functions."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from pipestate.core.errors import OWN_SQLSTATE
+from pipestate.ledger.functions import assertion, require_functions
+from pipestate.ledger.state import refuse_foreign_owner, require_ledger, require_trusted
+from pipestate.migration import sql
+from pipestate.migration.failure import MigrationError
+from pipestate.migration.request import GateRequest, Tables
+from pipestate.migration.run import current_run
+from pipestate.runbook.model import Check
+from pipestate.verify.ledger_owner import files_as_json, reads_rehearsals
+from pipestate.verify.select import NO_LEDGER, SelectedCheck, signoff_check
+
+# Use the oid: a name in a schema that this role may not use is an error.
+_MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
+      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
+                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
+NO_RIGHTS = (
+    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; "
+    "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
+)
+_THERE = """EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = 'pipestate' AND c.relname = 'run')"""
+
+
+def require_usable_ledger(connection: Connection) -> None:
+    """Refuse a gate if the ledger is missing, older, another role's, altered, or closed to this role."""
+    require_trusted(connection)
+    require_ledger(connection)
+    query = f"SELECT pg_catalog.quote_ident(current_user::text), {_MAY_USE}"
+    role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
+    if not may:
+        raise MigrationError(NO_RIGHTS.format(role=role))
+    require_functions(connection)
+
+
+def write_requirement() -> None:
+    """Write the block that makes a script refuse the same ledgers."""
+    role = "pg_catalog.quote_ident(current_user::text)"
+    message = f"pg_catalog.replace({sql.literal(NO_RIGHTS)}, '{{role}}', {role})"
+    sql.do(
+        f"""{refuse_foreign_owner()}
+  IF NOT {_THERE} THEN
+    {sql.refusal(NO_LEDGER)}
+  END IF;
+  IF {_MAY_USE} IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
+  END IF;
+{assertion()}""",
+        "  stranger record;",
+        why="The ledger belongs to a trusted role, and has the functions that this script was written for",
+    )
+    run = current_run()
+    run.compared_functions = run.revision
+
+
+# Calls of a gate to the server: the same text online and in a script. The procedures are in
+# `migration/server/gate.sql` and `gated.sql`. A gate keeps its findings in a setting of its transaction. This detects
+# a part that is left out, pasted alone or run in another transaction.
+
+
+STATE = "pipestate.gate_state"
+PATH = "pg_catalog.current_schemas(false)"
+# PostgreSQL takes 100 arguments; longer lists are written as one array.
+MOST_LINES = 90
+
+
+def begin(request: GateRequest, tables: Tables, timeout_s: float, more: Mapping[str, str]) -> str:
+    """Write the call that begins a gate; `more` names further arguments, as SQL."""
+    arguments = {
+        "revision": text(request.revision),
+        "runbook": text(request.runbook.name),
+        "phase": text(request.phase.name),
+        "tables": texts([sql.name(table) for table in tables.names]),
+        "path": PATH,
+        "timeout": text(f"{timeout_s:g}s"),
+        "may_be_gone": str(tables.may_be_gone).lower(),
+        "sha256": text(request.runbook.sha256),
+    }
+    if any(reads_rehearsals(each.check) for each in request.checks):
+        arguments["files"] = text(files_as_json(request.position.paths))
+    written = ",\n  ".join(f"{name} => {value}" for name, value in (arguments | dict(more)).items())
+    return f"CALL pipestate.begin_gate(\n  {written})"
+
+
+def evaluate(request: GateRequest, asked: SelectedCheck, number: int) -> str:
+    """Write the call that evaluates one check; a sign-off is a check on the ledger."""
+    check = query_of(asked)
+    arguments = [
+        text(request.revision),
+        str(number),
+        *(text(each) for each in (check.id, check.require.text, asked.source)),
+        _query(check.sql, number),
+    ]
+    if asked in request.again:
+        arguments.append("again => true")
+    if asked.check.level != "block":
+        arguments.append(f"level => {text(asked.check.level)}")
+    return f"CALL pipestate.evaluate_check({', '.join(arguments)})"
+
+
+def judge(request: GateRequest, checks: int) -> str:
+    """Write the call that ends the pass without a lock."""
+    return f"CALL pipestate.judge_gate({text(request.revision)}, {checks})"
+
+
+def limit(request: GateRequest, timeout_s: float) -> str:
+    """Write the statement that limits the pass under the lock, which is one call."""
+    return f"SET LOCAL statement_timeout = '{max(1, len(request.again)) * timeout_s:g}s'"
+
+
+def evaluate_again(request: GateRequest) -> str:
+    """Write the call that repeats the required checks under the lock."""
+    return f"CALL pipestate.evaluate_again({text(request.revision)})"
+
+
+def pass_gate(request: GateRequest) -> str:
+    """Write the call that ends the pass under the lock and sets the mark."""
+    return f"CALL pipestate.pass_gate({text(request.revision)})"
+
+
+def gated(mark: str, step: int, statement: str) -> str:
+    """Write the call that runs a statement behind a gate."""
+    return f"CALL pipestate.gated({text(mark)}, {step},{lines(statement)})"
+
+
+def go_on(mark: str, version_table: str, heads: Sequence[str]) -> str:
+    """Write the call that continues with a revision after one that has a gate."""
+    return f"CALL pipestate.go_on({text(mark)}, {text(version_table)}, {texts(heads)}, {PATH})"
+
+
+def query_of(asked: SelectedCheck) -> Check:
+    """Return the check itself, or the check that represents a sign-off."""
+    if isinstance(asked.check, Check):
+        return asked.check
+    return signoff_check(asked.check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
+
+
+def text(value: str) -> str:
+    r"""Write a literal with the same meaning under any standard_conforming_strings.
+
+    >>> print(text("it's"), text("a\\b\r"))
+    'it''s' E'a\\b\r'
+    """
+    quoted = value.replace("'", "''")
+    if "\\" not in value and "\r" not in value:
+        return f"'{quoted}'"
+    return "E'" + quoted.replace("\\", "\\\\").replace("\r", "\\r") + "'"
+
+
+def texts(values: Sequence[str]) -> str:
+    return f"ARRAY[{', '.join(text(value) for value in values)}]::text[]"
+
+
+def lines(statement: str) -> str:
+    """Write a statement as its lines, each a separate literal: pasted from any line on, none of them runs.
+
+    >>> lines("DROP TABLE a"), lines("SELECT 1\\nFROM b")
+    (" 'DROP TABLE a'", "\\n  'SELECT 1',\\n  'FROM b'")
+    """
+    every = [text(line) for line in statement.split("\n")]
+    written = f" {every[0]}" if len(every) == 1 else "\n  " + ",\n  ".join(every)
+    return written if len(every) <= MOST_LINES else f" VARIADIC ARRAY[{written}]"
+
+
+def joined(statement: str) -> str:
+    """Write a statement as one expression that contains all of its lines."""
+    every = [text(line) for line in statement.split("\n")]
+    return (
+        every[0]
+        if len(every) == 1
+        else "pg_catalog.array_to_string(ARRAY[\n  " + ",\n  ".join(every) + "], E'\\n')"
+    )
+
+
+def _query(query: str, number: int) -> str:
+    """Write a check as its runbook has it. Semicolons occur only in texts or comments: no line may leave these."""
+    if ";" in query:
+        return joined(query)
+    return sql.dollar(f"\n{query}\n", f"check_{number}")

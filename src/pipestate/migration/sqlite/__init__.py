@@ -1,0 +1,1 @@
+"""Migrations on SQLite: sessions, gates, losses and helpers. `engine` implements `migration.engine`."""

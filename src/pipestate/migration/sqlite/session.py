@@ -1,0 +1,109 @@
+"""A migration on SQLite: transactions that hold DDL, foreign keys off for rebuilds, and the file locked."""
+
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from sqlalchemy import URL, Connection, event
+
+from pipestate.database.drivers import on_sqlite
+from pipestate.migration.sqlite.tables import hold_file
+
+CONNECT_ARGUMENTS: dict[str, Any] = {}
+
+
+@contextmanager
+def open_session(connection: Connection, *, locked: bool) -> Iterator[None]:
+    """Make transactions hold DDL, turn foreign keys off for rebuilds and, with `locked`, lock the file."""
+    before = on_sqlite(connection, lambda driver: _take_file(driver, locked=locked))
+    event.listen(connection, "begin", _begin_immediate)
+    try:
+        with warnings.catch_warnings():
+            # `rebuilt` keeps these indexes by itself.
+            warnings.filterwarnings("ignore", "Skipped unsupported reflection of expression-based index")
+            yield
+    finally:
+        event.remove(connection, "begin", _begin_immediate)
+        connection.rollback()
+        on_sqlite(connection, lambda driver: _give_file_back(driver, before))
+
+
+@contextmanager
+def hold_lock(connection: Connection) -> Iterator[None]:
+    """Hold nothing: the file has one writer anyway."""
+    del connection
+    yield
+
+
+def assert_lock(connection: Connection) -> None:
+    """Allow everything: a file has no pooler."""
+    del connection
+
+
+def require_recordable(connection: Connection) -> None:
+    """Allow everything: a role that may write to the file may write to all of it."""
+    del connection
+
+
+def broken_references(connection: Connection) -> set[tuple[Any, ...]]:
+    """Find references that foreign keys would have refused; they are off for the rebuilds."""
+    return {tuple(row) for row in connection.exec_driver_sql("PRAGMA foreign_key_check")}
+
+
+def is_new(url: URL) -> bool:
+    """Say whether the file is missing; the first connection creates it."""
+    return bool(url.database) and not Path(str(url.database)).exists()
+
+
+def is_same(connection: Connection, url: URL) -> bool:
+    """Say whether a connection is to this file, in any spelling of its path."""
+    files = {name: file for _, name, file in connection.exec_driver_sql("PRAGMA database_list")}
+    named = "" if url.database in (None, "", ":memory:") else str(url.database)
+    here = str(files.get("main") or "")
+    return named == here or (bool(named and here) and Path(named).resolve() == Path(here).resolve())
+
+
+def write_head(migration: MigrationContext) -> None:
+    """Write nothing: a script for SQLite has only its statements."""
+    del migration
+
+
+def assert_start(migration: MigrationContext, step: RevisionStep) -> None:
+    """Write nothing: SQL alone cannot stop a script there."""
+    del migration, step
+
+
+@dataclass(frozen=True, slots=True)
+class _FileBefore:
+    """The settings of a lent connection, to be restored."""
+
+    isolation_level: Any
+    foreign_keys: int
+
+
+def _take_file(driver: sqlite3.Connection, *, locked: bool) -> _FileBefore:
+    level = driver.isolation_level
+    driver.isolation_level = None
+    (foreign_keys,) = driver.execute("PRAGMA foreign_keys").fetchone()
+    driver.execute("PRAGMA foreign_keys = OFF")
+    if locked:
+        hold_file(driver)  # before the first read: only here a waiting session has patience
+    driver.execute("PRAGMA busy_timeout = 60000")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails unless the file is a database
+    return _FileBefore(level, foreign_keys)
+
+
+def _give_file_back(driver: sqlite3.Connection, before: _FileBefore) -> None:
+    driver.execute("PRAGMA locking_mode = NORMAL")
+    driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # this read releases the lock
+    driver.execute(f"PRAGMA foreign_keys = {before.foreign_keys}")
+    driver.isolation_level = before.isolation_level
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

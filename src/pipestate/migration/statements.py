@@ -1,0 +1,141 @@
+"""Statements of a revision, classified by their first words: committing, free, or taking strong locks."""
+
+import re
+from enum import Enum, auto
+
+from pipestate.runbook.statement import statements, tokens
+
+
+class StatementKind(Enum):
+    """The guard's treatment of a statement."""
+
+    COMMIT = auto()  # ends the transaction and keeps its work
+    ROLLBACK = auto()  # ends the transaction and undoes its work
+    BEGIN = auto()
+    SETTING = auto()  # settings and savepoints: neither a loss nor a lock
+    FREE = auto()  # must run outside a transaction, and loses nothing
+    STRONG = auto()  # DDL that makes other sessions wait
+    OTHER = auto()
+
+
+COMMITS = (
+    "calls code that commits by itself, so that a loss could not be undone: run it in an autocommit_block() with "
+    '-x force="reason", or outside the migration'
+)
+# After any of these a later statement of the same text would run outside the guard's transaction.
+_MAY_END = re.compile(
+    r"(?i);\s*(?:--[^\n]*\s*|/\*.*?\*/\s*)*(commit|end|rollback|abort|prepare)\b", re.DOTALL
+)
+_FIRST_WORD = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
+_FREE = re.compile(
+    r"CREATE (UNIQUE )?INDEX CONCURRENTLY|DROP INDEX CONCURRENTLY|REINDEX|VACUUM|REFRESH|ANALYZE|CHECKPOINT"
+    r"|ALTER TYPE .*ADD VALUE|ALTER TABLE .* DETACH PARTITION .*(CONCURRENTLY|FINALIZE)$"
+    r"|CREATE (DATABASE|TABLESPACE|SUBSCRIPTION)|DROP SUBSCRIPTION|ALTER SYSTEM"
+)
+_CONTROL = {
+    **dict.fromkeys(("COMMIT", "END"), StatementKind.COMMIT),
+    **dict.fromkeys(("ABORT",), StatementKind.ROLLBACK),
+    **dict.fromkeys(("BEGIN", "START"), StatementKind.BEGIN),
+    **dict.fromkeys(("SET", "RESET", "SHOW", "SAVEPOINT", "RELEASE", "PRAGMA"), StatementKind.SETTING),
+    **dict.fromkeys(("LISTEN", "UNLISTEN", "NOTIFY", "DISCARD"), StatementKind.SETTING),
+}
+_STRONG = re.compile(
+    r"ALTER|DROP|TRUNCATE|LOCK|CLUSTER|CREATE (UNIQUE )?INDEX|CREATE (OR REPLACE )?(CONSTRAINT )?TRIGGER"
+    r"|CREATE (OR REPLACE )?(RULE|VIEW)|CREATE POLICY|CREATE .*\b(REFERENCES|PARTITION OF|INHERITS)\b"
+)
+_HAS_TABLE_LOCKS = {"postgresql": True}  # and takes several statements in one text
+_BLOCK = re.compile(r"(?i)\b(ALTER|DROP|TRUNCATE|LOCK)\s+\w")
+_ROWS = re.compile(r"(?i)\b(INSERT|UPDATE|DELETE|MERGE|COPY|lock_timeout)\b")
+
+
+def kind_of(text: str, dialect: str) -> StatementKind:
+    """Classify a text; if it holds several statements, the most dangerous one counts.
+
+    >>> kind_of("CREATE INDEX CONCURRENTLY i ON t (a)", "postgresql").name
+    'FREE'
+    >>> kind_of("DROP TABLE t /* CONCURRENTLY */", "postgresql").name
+    'STRONG'
+    >>> kind_of("UPDATE t SET a = 'DROP TABLE t; COMMIT'", "postgresql").name
+    'OTHER'
+    """
+    word = first_word(text)
+    several = ";" in text.rstrip("; \t\r\n")
+    if word in ("INSERT", "UPDATE", "DELETE", "SELECT", "WITH", "COPY", "VALUES", "MERGE") and not several:
+        return StatementKind.OTHER
+    kinds = [_kind_of_one(" ".join(words), dialect) for words in _keywords(text, dialect)]
+    if word == "DO" and len(kinds) == 1:
+        return StatementKind.STRONG if _BLOCK.search(text) and not _ROWS.search(text) else StatementKind.OTHER
+    if len(kinds) == 1:
+        return kinds[0]
+    # A server runs several statements as one transaction: free and strong ones are treated alike.
+    return (
+        StatementKind.OTHER
+        if any(kind is not StatementKind.SETTING for kind in kinds)
+        else StatementKind.SETTING
+    )
+
+
+def ends_in_the_middle(text: str, dialect: str) -> bool:
+    """Say whether a text of several statements ends the transaction: its work could not be undone.
+
+    >>> ends_in_the_middle("DROP TABLE t; COMMIT", "postgresql")
+    True
+    >>> ends_in_the_middle("CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END", "postgresql")
+    False
+    """
+    if dialect not in _HAS_TABLE_LOCKS or not (_MAY_END.search(text) or _starts_with_control(text)):
+        return False
+    parts = [" ".join(words) for words in _keywords(text, dialect)]
+    ending = (StatementKind.COMMIT, StatementKind.ROLLBACK)
+    ends = sum(_kind_of_one(words, dialect) in ending for words in parts)
+    return len(parts) > 1 and ends > sum(words.count("BEGIN ATOMIC") for words in parts)
+
+
+def may_lose(code: str) -> bool:
+    """Say whether the text of a block or procedure has a word that a loss needs.
+
+    EXECUTE may build such a word, except in a block that pipestate's own helpers have written.
+    """
+    words = "drop|truncate|alter" if "pipestate." in code else "drop|truncate|alter|execute"
+    return bool(re.search(rf"(?i)\b({words})\b", code))
+
+
+def first_word(text: str) -> str:
+    """Return the first word of a text in capitals, behind its comments.
+
+    >>> first_word("-- the old one\\nDROP DATABASE shop")
+    'DROP'
+    """
+    found = _FIRST_WORD.match(text)
+    return found[1].upper() if found else ""
+
+
+def cast_by_hand(texts: list[str]) -> bool:
+    """Say whether a statement changes a type with a custom expression."""
+    return any(re.search(r"(?i)\bUSING\b", text) for text in texts)
+
+
+def _starts_with_control(text: str) -> bool:
+    return first_word(text) in ("COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE")
+
+
+def _keywords(text: str, dialect: str) -> list[list[str]]:
+    """Return the words of each statement in capitals; names in quotes and strings are a placeholder."""
+    return [
+        [token.keyword or "?" for token in statement] for statement in statements(tokens(text, dialect))
+    ] or [[]]
+
+
+def _kind_of_one(words: str, dialect: str) -> StatementKind:
+    first, _, rest = words.partition(" ")
+    if first == "ROLLBACK":
+        return StatementKind.SETTING if " TO " in f" {rest} " else StatementKind.ROLLBACK
+    if first == "PREPARE" and rest.startswith("TRANSACTION"):
+        return StatementKind.COMMIT
+    if first in _CONTROL:
+        return _CONTROL[first]
+    if dialect not in _HAS_TABLE_LOCKS:
+        return StatementKind.OTHER
+    if _FREE.match(words):
+        return StatementKind.FREE
+    return StatementKind.STRONG if _STRONG.match(words) else StatementKind.OTHER

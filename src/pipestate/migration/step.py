@@ -1,0 +1,355 @@
+"""A run of migrations on one database, as the guard sees it: settings, and memory from step to step."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.script.revision import RevisionError
+from alembic.util import CommandError
+from sqlalchemy import Connection, event
+
+from pipestate.migration.engine import MigrationEngine, engine_of
+from pipestate.migration.failure import MigrationError
+from pipestate.migration.losses import RunMemory, decide
+from pipestate.migration.mark import force_reason
+from pipestate.migration.patience import (
+    LONGEST_STEP_S,
+    LockTimeout,
+    Patience,
+    ask_driver,
+    called_code,
+    driver_state,
+    is_autocommit,
+    only_operations,
+)
+from pipestate.migration.progress_bar import run_with_bar
+from pipestate.migration.settings import GuardSettings, read_settings
+from pipestate.migration.statements import (
+    COMMITS,
+    StatementKind,
+    ends_in_the_middle,
+    first_word,
+    kind_of,
+    may_lose,
+)
+
+FRESH_S = 5.0  # a catalogue that was read longer ago is read again before the next step
+
+
+@dataclass
+class GuardedRun:
+    """The guard's memory of one run on one database: its settings, and the last catalogue."""
+
+    settings: GuardSettings
+    not_judged: Collection[str] = ()
+    memory: RunMemory = field(default_factory=RunMemory)
+    catalogue: Any = None
+    read_at: float = 0.0
+
+    def current(self, connection: Connection) -> Any:
+        """Return the catalogue before a step; the catalogue after the previous step is reused for some seconds."""
+        if self.catalogue is None or time.monotonic() - self.read_at > FRESH_S:
+            self.keep(engine_of(connection).read_catalogue(connection))
+        return self.catalogue
+
+    def keep(self, catalogue: Any) -> None:
+        self.catalogue, self.read_at = catalogue, time.monotonic()
+
+
+def guarded_run(migration: MigrationContext, since: str | None) -> GuardedRun:
+    """Begin a run; `since` names the last revision that may lose data."""
+    return GuardedRun(read_settings(migration.config), _up_to(migration, since))
+
+
+def _up_to(migration: MigrationContext, since: str | None) -> frozenset[str]:
+    if since is None or migration.script is None:
+        return frozenset()
+    try:
+        return frozenset(str(each.revision) for each in migration.script.iterate_revisions(since, "base"))
+    except (CommandError, RevisionError) as error:
+        raise MigrationError(
+            f"guard(context, since={since!r}): this chain has no such revision; name one of its own"
+        ) from error
+
+
+# One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its end.
+
+
+NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
+# Texts that describe a loss; inserted rows do not.
+_TELLING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
+_LONGEST_TEXT = 20_000
+
+
+def run_guarded(
+    run: GuardedRun, migration: MigrationContext, step: RevisionStep, body: Callable[[], None]
+) -> None:
+    """Run one step on the database."""
+    assert migration.connection is not None
+    GuardedStep(run, migration, step, migration.connection, engine_of(migration)).run_step(body)
+
+
+@dataclass
+class GuardedStep:
+    """A running step. `bound` means that the savepoint can undo its work."""
+
+    run: GuardedRun
+    migration: MigrationContext
+    step: RevisionStep
+    connection: Connection
+    engine: MigrationEngine
+    bound: bool = False
+    began: bool = False  # the guard has sent BEGIN, on a connection that commits each statement by itself
+    refused: MigrationError | None = None  # a refusal that the revision itself may have caught
+    is_ours: bool = False  # statements of the guard are not compared
+    before: Any = None
+    statements: list[str] = field(default_factory=list)
+    patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Operations reach the database through SQLAlchemy: the first one triggers reading the catalogue.
+        if not self._is_plain():
+            self.before = self.run.current(self.connection)
+        self.patience = Patience(self.connection, self.run.settings, self._existing)
+
+    def run_step(self, body: Callable[[], None]) -> None:
+        """Run the step, compare, and keep it; on any error undo this step alone."""
+        with self._listening():
+            try:
+                self._begin()
+                self._run_patiently(body)
+                self._close()
+            except BaseException:
+                self._undo()
+                raise
+
+    def _run_patiently(self, body: Callable[[], None]) -> None:
+        """Run the body; after a lock timeout under strong locks, run it again if it contains only operations."""
+        began = time.monotonic()
+        while True:
+            try:
+                body()
+            except LockTimeout:
+                quick = time.monotonic() - began < LONGEST_STEP_S
+                again = quick and self.bound and self.patience.is_left()
+                if not again or not self._is_plain():
+                    raise
+                self.engine.roll_back(self.connection)
+                self.statements.clear()
+                if self.patience.holds_strong_lock():
+                    raise
+                self.patience.wait()
+                began = time.monotonic()
+            else:
+                if self.refused is not None:
+                    raise self.refused  # the revision itself has caught the refusal
+                return
+
+    def _is_plain(self) -> bool:
+        """Say whether the step contains only operations."""
+        name = "upgrade" if self.step.is_upgrade else "downgrade"
+        return only_operations(Path(self.step.revision.path), name)
+
+    def _begin(self) -> None:
+        """Set the savepoint; if the connection commits each statement, begin a transaction for it."""
+        self._bind()
+        if not self.bound:
+            ask_driver(self.connection, "BEGIN")
+            self.began = True
+            self._bind()
+
+    def _bind(self) -> None:
+        """Set the savepoint, if there is a transaction."""
+        self.bound = self.engine.set_savepoint(self.connection, self.run.memory)
+
+    def _close(self) -> None:
+        """Compare, and release the savepoint: later statements belong to other code."""
+        if self.bound:
+            self.patience.lift_timeout()
+            self._judge()
+            self.engine.release_savepoint(self.connection, self.run.memory)
+            if self.began:
+                ask_driver(self.connection, "COMMIT")
+        self.bound = self.began = False
+        self.statements.clear()
+
+    def _undo(self) -> bool:
+        """Undo the uncommitted work of the step; return False if that is impossible."""
+        if not self.bound or self.connection.closed or self.connection.invalidated:
+            return False
+        self.bound = False
+        try:
+            undone = self.engine.roll_back(self.connection)
+            if undone:
+                self.engine.release_savepoint(self.connection, self.run.memory)
+            if self.began or is_autocommit(self.connection):
+                ask_driver(self.connection, "ROLLBACK")
+        except Exception:
+            with suppress(Exception):
+                self.connection.rollback()
+            return True
+        self.run.catalogue = None
+        return undone
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Listen to every statement, commit and rollback of this connection."""
+        dialect = self.connection.dialect
+
+        def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+            call = partial(dialect.do_execute, cursor, statement, parameters, context)
+            return self._hears(context, statement, call)
+
+        def execute_plain(cursor: Any, statement: str, context: Any) -> bool:
+            call = partial(dialect.do_execute_no_params, cursor, statement, context)
+            return self._hears(context, statement, call)
+
+        listeners: list[tuple[Any, str, Callable[..., Any]]] = [
+            (dialect, "do_execute", execute),
+            (dialect, "do_execute_no_params", execute_plain),
+            (self.connection, "commit", lambda _: self._commits()),
+            (self.connection, "rollback", lambda _: setattr(self, "bound", False)),
+        ]
+        try:
+            for listener in listeners:
+                event.listen(*listener)
+            yield
+        finally:
+            for listener in listeners:
+                event.remove(*listener)
+
+    def _hears(self, context: Any, statement: str, call: Callable[[], None]) -> bool:
+        """Run a statement of this step under its rules; leave other statements to SQLAlchemy."""
+        if self.is_ours or context is None or context.root_connection is not self.connection:
+            return False
+        self._execute(statement, partial(run_with_bar, self.connection, statement, call))
+        return True
+
+    def _commits(self) -> None:
+        """Compare before SQLAlchemy commits; after a refusal end the transaction, as SQLAlchemy assumes."""
+        if not self.bound or self.is_ours:
+            return
+        try:
+            self._close()
+        except BaseException:
+            self.bound = self.began = False
+            self.connection.connection.rollback()
+            raise
+
+    def _execute(self, statement: str, call: Callable[[], None]) -> None:
+        dialect = self.connection.dialect.name
+        kind = kind_of(statement, dialect)
+        if ends_in_the_middle(statement, dialect):
+            raise MigrationError(
+                f"revision {self.step.revision.revision} ends its transaction in the middle of one text: give COMMIT or "
+                "ROLLBACK an op.execute() of its own, or use autocommit_block()"
+            )
+        if kind is StatementKind.COMMIT:
+            self._close()
+        elif kind is StatementKind.ROLLBACK:
+            self.bound = False
+        if kind in (StatementKind.COMMIT, StatementKind.ROLLBACK, StatementKind.BEGIN):
+            call()
+            return
+        self._prepare(statement, kind)
+        if self.began and kind is StatementKind.FREE:
+            self._close()
+            call()
+            self._begin()
+        elif self.bound:
+            self._run_bound(statement, kind, call)
+        elif kind in (StatementKind.FREE, StatementKind.SETTING):
+            call()
+        else:
+            self._run_alone(statement, kind, call)
+
+    def _prepare(self, statement: str, kind: StatementKind) -> None:
+        if self.before is None:
+            self.before = self.run.current(self.connection)
+        if not self.bound:
+            self._bind()
+        if kind is StatementKind.SETTING and "lock_timeout" in statement.lower():
+            self.patience.timeout_is_own = True
+        if fault := self.engine.prepare_statement(self.connection, statement, self.before, self.run.memory):
+            raise MigrationError(f"revision {self.step.revision.revision} {fault}")
+        if _TELLING.search(statement, 0, _LONGEST_TEXT):
+            self.statements.append(statement[:_LONGEST_TEXT])
+
+    def _run_bound(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:
+        if kind is StatementKind.STRONG and self._existing():
+            self.patience.run(statement, call)
+            return
+        self.patience.lift_timeout()
+        try:
+            call()
+        except Exception as error:
+            if self.began and driver_state(error) == ENDS_ITSELF:
+                raise MigrationError(f"revision {self.step.revision.revision} {COMMITS}") from None
+            raise
+
+    def _run_alone(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:
+        """Give a self-committing statement a separate transaction and comparison."""
+        try:
+            self.patience.run_alone(statement, call, strong=kind is StatementKind.STRONG)
+        except Exception as error:
+            if not self._may_run_bare(statement, driver_state(error)):
+                raise
+            call()
+            self._compare(undo=lambda: False)  # already committed: a loss can only be reported
+            return
+        try:
+            self._judge(undo=lambda: None)
+        except BaseException:
+            ask_driver(self.connection, "ROLLBACK")
+            raise
+        ask_driver(self.connection, "COMMIT")
+        self.statements.clear()
+
+    def _may_run_bare(self, statement: str, state: str | None) -> bool:
+        """Say whether a statement that refuses a transaction may run without one."""
+        if state == NO_BLOCK:
+            return first_word(statement) != "DROP"
+        if state != ENDS_ITSELF:
+            return False
+        if (
+            may_lose(called_code(self.connection, statement))
+            and force_reason() is None
+            and self.run.settings.enforce
+        ):
+            raise MigrationError(f"revision {self.step.revision.revision} {COMMITS}")
+        return True
+
+    def _existing(self) -> set[int]:
+        """Return the tables that existed before the run."""
+        return {oid for oid in getattr(self.before, "tables", ()) if oid not in self.run.memory.created}
+
+    def _judge(self, undo: Callable[[], Any] | None = None) -> None:
+        """Compare with the catalogue before; refuse a loss, unless a gate, a reason or a setting allows it."""
+        if self.before is not None and self.engine.may_have_lost(
+            self.connection, self.before, self.run.memory
+        ):
+            self._compare(undo or self._undo)
+
+    def _compare(self, undo: Callable[[], Any]) -> None:
+        after = self.engine.read_catalogue(self.connection)
+        losses = self.engine.find_losses(
+            self.connection, self.before, after, memory=self.run.memory, statements=self.statements
+        )
+        judged = not self.step.is_upgrade or self.step.revision.revision not in self.run.not_judged
+        if losses and judged:
+            self.is_ours = True
+            try:
+                decide(self.migration, self.step, losses, undo, enforce=self.run.settings.enforce)
+            except MigrationError as error:
+                self.refused = error
+                raise
+            finally:
+                self.is_ours = False
+        self.before = after
+        self.run.keep(after)

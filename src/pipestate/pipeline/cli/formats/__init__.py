@@ -1,0 +1,1 @@
+"""Results of the shipped application, for people and programs."""

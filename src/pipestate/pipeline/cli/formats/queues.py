@@ -1,0 +1,151 @@
+"""Queue results as text, a table and JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipestate.cli.formats.rows import rows_table
+from pipestate.core.text import many, plain
+from pipestate.pipeline.planning import Result, SubjectOutcome
+from pipestate.pipeline.queues.depths import Figures, QueueState, figures, total
+from pipestate.pipeline.queues.port import Blocked, Saved
+from pipestate.verify.values import Json
+
+# States of a queue, in table order.
+STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")
+QUEUE, IN_THE_WAY, GONE = "queue", "in the way", "gone"
+COLUMNS = (*STATES, IN_THE_WAY, GONE)
+IDS_SHOWN = 3
+NARROW = 80
+WIDEST = 1000
+
+Results = Sequence[Result[Blocked]] | Sequence[Result[Saved]]
+
+
+def sentence(figures: Figures) -> str:
+    """Summarize the figures in one sentence.
+
+    >>> sentence(Figures(82, 2695))
+    '82 deferred coordinators and 2,695 failed OCR jobs'
+    >>> sentence(Figures(1, 0, 1))
+    '1 deferred coordinator, 0 failed OCR jobs and 1 id whose job is gone'
+    """
+    parts = [
+        many(figures.deferred_coordinators, "deferred coordinator"),
+        many(figures.failed_ocr_jobs, "failed OCR job"),
+    ]
+    if figures.dangling:
+        parts.append(many(figures.dangling, "id") + " whose job is gone")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def cleared_as_lines(results: Sequence[Result[Blocked]], *, dry_run: bool) -> Iterator[str]:
+    if not results:
+        yield "nothing to clear"
+        return
+    yield f"{'Would delete' if dry_run else 'Deleted'} {sentence(_done(results))}"
+
+
+def restored_as_lines(results: Sequence[Result[Saved]], *, dry_run: bool) -> Iterator[str]:
+    done = _done(results)
+    if not done:
+        yield "nothing to restore"
+        return
+    yield f"{'Would restore' if dry_run else 'Restored'} {sentence(done)}"
+
+
+def left_alone(results: Results) -> Iterator[str]:
+    """Count the planned jobs that were left unchanged, with the reasons."""
+    for outcome, told in (
+        (SubjectOutcome.CHANGED, "{} changed meanwhile and stayed"),
+        (SubjectOutcome.GONE, "{} had been deleted by somebody else meanwhile"),
+        (SubjectOutcome.EXISTS, "{} already there, left alone"),
+        (SubjectOutcome.EXPIRED, "{} would have expired by now, left out"),
+    ):
+        ids = _ids(results, outcome)
+        if ids:
+            shown = ", ".join(ids[:IDS_SHOWN]) + (", …" if len(ids) > IDS_SHOWN else "")
+            yield plain(f"{told.format(many(len(ids), 'job'))}: {shown}")
+
+
+def cleared_as_data(
+    results: Sequence[Result[Blocked]], *, dry_run: bool, export: Path | None
+) -> dict[str, Any]:
+    """Render the figures of deleted jobs; in a dry run, of the jobs to delete."""
+    return {
+        "dry_run": dry_run,
+        **asdict(_done(results)),
+        "changed": _ids(results, SubjectOutcome.CHANGED),
+        "gone": _ids(results, SubjectOutcome.GONE),
+        "export": str(export) if export else None,
+    }
+
+
+def restored_as_data(results: Sequence[Result[Saved]], *, dry_run: bool, file: Path) -> dict[str, Any]:
+    """Render the figures of restored jobs; in a dry run, of the jobs to restore."""
+    return {
+        "dry_run": dry_run,
+        **asdict(_done(results)),
+        "exists": _ids(results, SubjectOutcome.EXISTS),
+        "expired": _ids(results, SubjectOutcome.EXPIRED),
+        "file": str(file),
+    }
+
+
+def _done(results: Results) -> Figures:
+    return figures(_job(result.subject) for result in results if result.outcome.done)
+
+
+def _ids(results: Results, outcome: SubjectOutcome) -> list[str]:
+    return [_job(result.subject).id for result in results if result.outcome is outcome]
+
+
+def _job(subject: Blocked | Saved) -> Blocked:
+    return subject.job if isinstance(subject, Saved) else subject
+
+
+def print_depths(states: list[QueueState], console: Console) -> None:
+    """Print one row per queue; a narrow terminal lists empty columns below the table."""
+    rows = [_row(state) for state in states]
+    shown = [name for name in COLUMNS if console.width >= NARROW or any(row[name] for row in rows)]
+    console.print(_depths(rows, shown, console))
+    empty = [name for name in COLUMNS if name not in shown]
+    if empty:
+        console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
+    standing = total(states)
+    console.print(
+        f"\nIn the way: {sentence(standing)}. Next: pipestate queues clear --dry-run"
+        if standing
+        else "\nNothing stands in the way."
+    )
+
+
+def _depths(rows: Sequence[dict[str, Json]], shown: Sequence[str], console: Console) -> RenderableType:
+    """Build a table with aligned numbers; if it is too wide, `name: value` for each queue."""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(QUEUE, no_wrap=True)
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(plain(str(row[QUEUE])), *(f"{row[name]:,}" for name in shown))
+    as_wide_as_it_is = console.options.update(max_width=WIDEST)
+    if console.measure(table, options=as_wide_as_it_is).maximum <= console.width:
+        return table
+    return rows_table([{name: row[name] for name in (QUEUE, *shown)} for row in rows], console.width)
+
+
+def _row(state: QueueState) -> dict[str, Json]:
+    blocks = state.in_the_way
+    in_the_way = blocks.deferred_coordinators + blocks.failed_ocr_jobs
+    states = {name: int(getattr(state.depth, name)) for name in STATES}
+    return {QUEUE: state.depth.queue, **states, IN_THE_WAY: in_the_way, GONE: blocks.dangling}
+
+
+def depths_as_data(states: list[QueueState]) -> dict[str, Any]:
+    rows = [asdict(state.depth) | asdict(state.in_the_way) for state in states]
+    return {"queues": rows, **asdict(total(states))}

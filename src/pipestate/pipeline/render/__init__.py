@@ -1,1 +1,0 @@
-"""The shipped application's results, as people and programs read them."""

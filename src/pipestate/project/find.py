@@ -1,0 +1,183 @@
+"""Find and describe an Alembic project, without importing Alembic or the project's code.
+
+An option (`--config`, `--scripts`, `--shipped`) or ALEMBIC_CONFIG names the project. The default is the project of
+the current directory; outside a project the result is an error.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.database.urls import shipped_root
+from pipestate.project.configuration import (
+    PYPROJECT,
+    Configuration,
+    read_configuration,
+    read_pyproject,
+    script_directory,
+    version_directories,
+)
+
+HOW_TO_NAME_A_PROJECT = (
+    "go to the project's directory, or name it with --config INI (ALEMBIC_CONFIG) or --scripts DIR; "
+    "--shipped means the chain that comes with pipestate"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The options that named a project on the command line."""
+
+    config: Path | None = None
+    section: str | None = None
+    scripts: Path | None = None
+    shipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """An Alembic project: its configuration, the directory of its env.py, and the directories of its revisions.
+
+    `configuration` is None if only the scripts were named.
+    """
+
+    configuration: Configuration | None
+    scripts: Path
+    versions: tuple[Path, ...]
+    recursive: bool = False
+    named: Named = field(default_factory=Named)
+
+    @property
+    def config(self) -> Path | None:
+        return self.configuration.path if self.configuration else None
+
+    @property
+    def runbooks(self) -> Path:
+        from pipestate.runbook.files import runbook_directory
+
+        return runbook_directory(self.config, self.scripts)
+
+    def option(self, name: str) -> str | None:
+        """Return an option of Alembic's section."""
+        return self.configuration.option(name) if self.configuration else None
+
+    def lines(self, section: str) -> Mapping[str, str]:
+        """Return the lines of another section of the ini, unchanged."""
+        return self.configuration.lines(section) if self.configuration else {}
+
+
+def serves_application() -> bool:
+    """Tell whether the project of this directory, or of ALEMBIC_CONFIG, has the shipped chain."""
+    try:
+        scripts = find_project(Named()).scripts
+    except PipestateError:
+        return False
+    wanted, there = (
+        {path.name for path in (folder / "versions").glob("*.py")}
+        for folder in (shipped_root() / "alembic", scripts)
+    )
+    return wanted <= there
+
+
+def describe(project: Project) -> dict[str, str | bool | None]:
+    """Describe the options that find a project, for another process."""
+    named = project.named
+    return {
+        "config": str(project.config) if project.config and not named.shipped else None,
+        "section": named.section,
+        "scripts": str(named.scripts) if named.scripts else None,
+        "shipped": named.shipped,
+    }
+
+
+def find_described(given: Mapping[str, Any]) -> Project:
+    """Find the project from the result of `describe`."""
+    config, scripts = (Path(given[name]) if given[name] else None for name in ("config", "scripts"))
+    return find_project(Named(config, given["section"], scripts, given["shipped"]))
+
+
+def find_project(named: Named, environ: Mapping[str, str] | None = None) -> Project:
+    """Find the named or current project; ConfigError explains how to name one if none is found."""
+    environ = os.environ if environ is None else environ
+    if sum(map(bool, (named.config, named.scripts, named.shipped))) > 1:
+        raise ConfigError("--config, --scripts and --shipped each name a project: give one of them")
+    if named.scripts is not None:
+        return _of_scripts(named.scripts, named)
+    if named.shipped:
+        return _of_file(shipped_root() / "alembic.ini", named)
+    if named.config is not None:
+        return _of_file(_existing(named.config, "--config"), named)
+    if given := environ.get("ALEMBIC_CONFIG", "").strip():
+        return _of_file(_existing(Path(given), "ALEMBIC_CONFIG"), named)
+    if Path("alembic.ini").is_file():
+        return _of_file(Path("alembic.ini"), named)
+    if read_pyproject(Path(PYPROJECT)) is not None:
+        return _of_file(Path(PYPROJECT), named)
+    raise ConfigError(f"there is no alembic.ini here: {HOW_TO_NAME_A_PROJECT}")
+
+
+def _existing(path: Path, source: str) -> Path:
+    if not path.is_file():
+        raise ConfigError(f"there is no {path}: {source} takes the path of an alembic.ini or a {PYPROJECT}")
+    return path
+
+
+def _of_file(path: Path, named: Named) -> Project:
+    configuration = read_configuration(path, named.section)
+    scripts = script_directory(configuration)
+    versions = version_directories(configuration, scripts)
+    return Project(configuration, scripts, versions, configuration.flag("recursive_version_locations"), named)
+
+
+def _of_scripts(directory: Path, named: Named) -> Project:
+    if named.section is not None:
+        raise ConfigError("--name is a section of an alembic.ini, and --scripts names a project without one")
+    if not directory.is_dir():
+        raise ConfigError(
+            f"there is no directory {directory}: --scripts takes the one of the project's env.py"
+        )
+    return Project(None, directory, (directory / "versions",), named=named)
+
+
+# Command lines of pipestate and Alembic for a project and its database, used as next steps in messages.
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The given options, repeated in command lines. `database` is a URL without its password."""
+
+    named: Named = field(default_factory=Named)
+    database: str | None = None
+
+    def pipestate(self, command: str) -> str:
+        """Return a command line of pipestate.
+
+        >>> Calls(Named(shipped=True)).pipestate("gate readiness")
+        'pipestate gate readiness --shipped'
+        """
+        named = self.named
+        options = _option("--config", named.config) + _option("--name", named.section)
+        options += _option("--scripts", named.scripts) + (["--shipped"] if named.shipped else [])
+        return " ".join(["pipestate", command, *options, *_option("--database-url", self.database)])
+
+    def alembic(self, command: str) -> str:
+        """Return a command line of Alembic; only the shipped env.py accepts the URL as an option.
+
+        >>> from pathlib import Path
+        >>> Calls(Named(config=Path("db/alembic.ini"), section="sales")).alembic("upgrade head")
+        'alembic -c db/alembic.ini -n sales upgrade head'
+        """
+        named = self.named
+        options = _option("-c", named.config) + _option("-n", named.section)
+        if named.shipped:
+            options += ["-c", '"$(pipestate --alembic-ini)"']
+            options += _option("-x", f"url={self.database}" if self.database else None)
+        return " ".join(["alembic", *options, command])
+
+
+def _option(name: str, value: os.PathLike[str] | str | None) -> list[str]:
+    return [name, shlex.quote(os.fspath(value))] if value else []

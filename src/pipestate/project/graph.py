@@ -1,0 +1,261 @@
+"""Graph of revisions, and the position of a database in it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from pipestate.core.errors import ConfigError
+
+
+class Place(StrEnum):
+    """Place of a range of revisions relative to the database."""
+
+    AHEAD = "ahead"
+    PAST = "past"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """All revisions of a chain with their files, and the applied revisions of a database."""
+
+    known: frozenset[str]
+    applied: frozenset[str]
+    current: str | None
+    head: str | None
+    paths: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
+    version_table: str | None = field(default=None, compare=False)  # as written in SQL
+
+    def place(self, from_: str | None, until: str | None) -> Place | None:
+        """Return AHEAD or PAST for a range of revisions, or None if the database is inside it."""
+        if until is not None and until in self.applied:
+            return Place.PAST
+        if from_ is not None and from_ not in self.applied:
+            return Place.AHEAD
+        return None
+
+
+# A chain: revisions in sequence, with branches, merges and dependencies.
+#
+# Alembic's `RevisionMap` needs imported revisions; this one works without the project's packages installed.
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A revision as declared in its file. `gates` are the phases that its upgrade evaluates."""
+
+    id: str
+    down: tuple[str, ...]
+    depends_on: tuple[str, ...]
+    branch_labels: tuple[str, ...]
+    title: str
+    path: Path
+    line: int
+    gates: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the revisions that must be applied before this one."""
+        return (*self.down, *self.depends_on)
+
+    @property
+    def source(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """All revisions of a project, each after the revisions that it needs, as ordered by `make_chain`."""
+
+    revisions: tuple[Revision, ...] = ()
+    by_id: Mapping[str, Revision] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_id", {revision.id: revision for revision in self.revisions})
+
+    def __iter__(self) -> Iterator[Revision]:
+        return iter(self.revisions)
+
+    def __contains__(self, revision: object) -> bool:
+        return revision in self.by_id
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Return the revisions without a successor, by name. Like in Alembic, `depends_on` makes no successor."""
+        followed = {down for revision in self.revisions for down in revision.down}
+        return tuple(sorted(self.by_id.keys() - followed))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Map each branch label to its revision."""
+        return {label: revision.id for revision in self.revisions for label in revision.branch_labels}
+
+    def ancestors(self, revisions: Iterable[str], *, on_branch: bool = False) -> frozenset[str]:
+        """Collect these revisions and all their ancestors; with `on_branch`, ignore `depends_on`."""
+        found: set[str] = set()
+        left = list(revisions)
+        while left:
+            revision = left.pop()
+            if revision not in found:
+                found.add(revision)
+                left.extend(self.by_id[revision].down if on_branch else self.by_id[revision].needs)
+        return frozenset(found)
+
+    def heads_above(self, revision: str) -> tuple[str, ...]:
+        """Return the heads of the branch that this revision begins; dependents on other branches are excluded."""
+        return tuple(head for head in self.heads if revision in self.ancestors([head], on_branch=True))
+
+    def position(self, stored: Iterable[str]) -> Position:
+        """Return the position of a database with these stored revisions; all must belong to this chain."""
+        current = sorted(stored)
+        return Position(
+            frozenset(self.by_id),
+            self.ancestors(current),
+            " ".join(current) or None,
+            " ".join(self.heads) or None,
+            {revision.id: revision.path for revision in self.revisions},
+        )
+
+
+def make_chain(revisions: Sequence[Revision]) -> Chain:
+    """Check the links between the revisions, and sort each after those that it needs."""
+    known: dict[str, Revision] = {}
+    for revision in revisions:
+        if revision.id in known:
+            other = known[revision.id]
+            raise ConfigError(
+                f"{revision.source}: revision {revision.id} is also in {other.source}: give one of them another id"
+            )
+        known[revision.id] = revision
+    names = {name: name for name in known} | _labels(revisions)
+    resolved = {
+        revision.id: replace(
+            revision, depends_on=tuple(_dependency(revision, name, names) for name in revision.depends_on)
+        )
+        for revision in revisions
+    }
+    for revision in revisions:
+        for down in revision.down:
+            if down not in known:
+                raise ConfigError(
+                    f"{revision.source}: down_revision is {down}, which no file of this chain has: "
+                    "bring that file back, or correct the id"
+                )
+    return Chain(tuple(_in_order(resolved)))
+
+
+def find_targets(chain: Chain, name: str) -> tuple[str, ...]:
+    """Find the target of an upgrade: `head`, `heads`, a revision, a prefix of its id, or a branch.
+
+    Raise ConfigError unless the name matches exactly one target.
+    """
+    if name == "heads":
+        return chain.heads
+    if name == "head":
+        return _one_head(chain.heads, "head")
+    branch, at, _ = name.partition("@")
+    if branch in chain.labels and name in (branch, f"{branch}@head"):
+        above = chain.heads_above(chain.labels[branch])
+        return _one_head(above, name) if at else above
+    return (_revision(chain, name),)
+
+
+def _one_head(heads: tuple[str, ...], name: str) -> tuple[str, ...]:
+    if len(heads) > 1:
+        raise ConfigError(f"{name}: there are several ({', '.join(heads)}); name one of them, or say heads")
+    return heads
+
+
+def _revision(chain: Chain, name: str) -> str:
+    if name in chain:
+        return name
+    found = [revision.id for revision in chain if name and revision.id.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(f"{name}: several revisions begin so ({', '.join(found)}); write more of the id")
+    raise ConfigError(
+        f"{name}: no revision and no branch of this chain; write head, heads, a branch, or one of the ids that "
+        "`pipestate plan` shows"
+    )
+
+
+def next_batch(
+    chain: Chain,
+    applied: Collection[str],
+    wanted: Collection[str],
+    gated: Collection[str],
+    closed: Collection[str],
+) -> list[Revision]:
+    """Choose the next revisions to run: all without a gate in front, else the first one with a gate."""
+    needed = chain.ancestors(wanted)
+    behind = set(closed)
+    free: list[Revision] = []
+    asking: list[Revision] = []
+    for revision in chain:
+        if revision.id in applied or revision.id not in needed:
+            continue
+        if revision.id in behind or not behind.isdisjoint(revision.needs):
+            behind.add(revision.id)
+        elif revision.id in gated:
+            behind.add(revision.id)
+            asking.append(revision)
+        else:
+            free.append(revision)
+    return free or asking[:1]
+
+
+def ends(chain: Chain, batch: Collection[Revision]) -> list[str]:
+    """List the last revisions of a batch: upgrading to each of them applies the whole batch."""
+    ids = {revision.id for revision in batch}
+    below = {each for revision in batch for each in chain.ancestors(revision.needs)}
+    return [revision.id for revision in chain if revision.id in ids - below]
+
+
+def _labels(revisions: Sequence[Revision]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for revision in revisions:
+        for label in revision.branch_labels:
+            if label in labels:
+                raise ConfigError(
+                    f"{revision.source}: the branch label {label} is also on revision {labels[label]}: use another one"
+                )
+            labels[label] = revision.id
+    return labels
+
+
+def _dependency(revision: Revision, name: str, names: Mapping[str, str]) -> str:
+    if name not in names:
+        raise ConfigError(
+            f"{revision.source}: depends_on names {name}, which is neither a revision nor a branch label of this chain"
+        )
+    return names[name]
+
+
+def _in_order(known: Mapping[str, Revision]) -> Iterator[Revision]:
+    """Walk down depth-first from each revision, and yield in post-order; branches stay together."""
+    done: set[str] = set()
+    for start in known:
+        way = [(start, iter(known[start].needs))] if start not in done else []
+        entered = {start}
+        while way:
+            here, needs = way[-1]
+            following = next((need for need in needs if need not in done), None)
+            if following is None:
+                way.pop()
+                done.add(here)
+                entered.discard(here)
+                yield known[here]
+            elif following in entered:
+                raise _cycle(known[following], [name for name, _ in way])
+            else:
+                entered.add(following)
+                way.append((following, iter(known[following].needs)))
+
+
+def _cycle(turn: Revision, way: list[str]) -> ConfigError:
+    cycle = " → ".join([turn.id, *reversed(way[way.index(turn.id) :])])
+    return ConfigError(
+        f"{turn.source}: revision {turn.id} comes before itself ({cycle}): "
+        "correct down_revision or depends_on"
+    )

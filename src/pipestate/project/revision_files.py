@@ -1,0 +1,185 @@
+"""Revision files: read gates and chain from their syntax, without importing them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipestate.core.errors import ConfigError
+from pipestate.project.find import Project
+from pipestate.project.graph import Chain, Revision, make_chain
+from pipestate.project.syntax import UNKNOWN, Imported, Names, bound, literal, parse, read_source
+
+ASKING = ("gate", "Contract")
+_WORDS = re.compile(rb"\b(?:gate|Contract)\b")
+
+
+def read_gates(path: Path) -> tuple[str, ...]:
+    """Read the gates of a revision's file; compiled files (`sourceless`) count as files without gates."""
+    source = b"" if path.suffix == ".pyc" else read_source(path)
+    return gates_of(parse(source, path)) if may_ask(source) else ()
+
+
+def may_ask(source: bytes) -> bool:
+    """Tell whether a file may contain a gate and must be parsed: most revisions have none."""
+    return b"pipestate" in source and _WORDS.search(source) is not None
+
+
+def gates_of(tree: ast.Module) -> tuple[str, ...]:
+    """List the phases that gate a revision; each must be a literal or a constant of the module.
+
+    Calls made only by its downgrade are ignored.
+    """
+    calls: list[ast.Call] = []
+    aliases: dict[str, str] = {}
+    for statement in tree.body:
+        down = isinstance(statement, ast.FunctionDef) and statement.name == "downgrade"
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and not down:
+                calls.append(node)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                aliases |= _imported(node)
+    names = bound(tree.body)
+    found = (_phase(call, names) for call in calls if _asks(call.func, aliases))
+    return tuple(dict.fromkeys(phase for phase in found if phase is not None))
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """Map imported names to their targets, as `g` to `pipestate.gate.gate` for `import gate as g`."""
+    if isinstance(node, ast.ImportFrom):
+        module = "" if node.level else node.module or ""
+        return {name.asname or name.name: f"{module}.{name.name}" for name in node.names}
+    whole = {name.asname: name.name for name in node.names if name.asname}
+    return whole | {
+        first: first for name in node.names if not name.asname for first in name.name.split(".")[:1]
+    }
+
+
+def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
+    """Tell whether a call is a gate function of pipestate, under any imported name."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.insert(0, function.attr)
+        function = function.value
+    if not isinstance(function, ast.Name) or function.id not in aliases:
+        return False
+    package, *middle = [*aliases[function.id].split("."), *parts]
+    return package == "pipestate" and bool(middle) and middle[-1] in ASKING
+
+
+def _phase(call: ast.Call, names: Names) -> str | None:
+    named = next((keyword.value for keyword in call.keywords if keyword.arg == "phase"), None)
+    value = literal(call.args[0] if call.args else named, names)
+    return value if isinstance(value, str) else None
+
+
+# Read a chain from its files without importing them: the project's packages may be missing.
+
+
+# Like Alembic, skip editors' lock files and packages; in old projects a file's name could be its id.
+_REVISION_FILE = re.compile(r"(?!\.\#|__init__).*\.py")
+_OLD_NAME = re.compile(r"([a-f0-9]+)\.py")
+_ILLEGAL = "@-+:"
+_PLACED = ("revision", "down_revision", "depends_on", "branch_labels")
+
+
+def read_chain(project: Project) -> Chain:
+    """Read all revisions of a project; raise ConfigError with file and line if the chain is inconsistent."""
+    return make_chain([read_revision(path) for path in revision_files(project)])
+
+
+def revision_files(project: Project) -> list[Path]:
+    """List the files that Alembic would search for revisions, each once."""
+    found: dict[Path, Path] = {}
+    for directory in project.versions:
+        for path in _listed(directory, recursive=project.recursive):
+            if _REVISION_FILE.fullmatch(path.name):
+                found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def read_revision(path: Path) -> Revision:
+    """Read one revision from the syntax of its file."""
+    source = read_source(path)
+    tree = parse(source, path)
+    names = bound(tree.body)
+    line = _line_of("revision", tree)
+    if UNKNOWN in (literal(names[name], names) for name in _PLACED if name in names):
+        names |= _imported_read(tree, path, names)
+    return Revision(
+        _id(path, line, names),
+        _down(path, line, names),
+        _several(path, line, "depends_on", names),
+        _several(path, line, "branch_labels", names),
+        _title(tree),
+        path,
+        line,
+        gates_of(tree) if may_ask(source) else (),
+    )
+
+
+def _imported_read(
+    tree: ast.Module, path: Path, names: dict[str, ast.expr | None]
+) -> dict[str, ast.expr | None]:
+    """Read the names that a revision imports from a module of the project."""
+    imported = Imported(tree, path)
+    there = {name: names[name] or ast.Name(name) for name in _PLACED if name in names}
+    return {name: imported.visit(node) for name, node in there.items()}
+
+
+def _listed(directory: Path, *, recursive: bool) -> Iterator[Path]:
+    if not directory.is_dir():
+        return
+    entries = sorted(directory.iterdir())
+    yield from (entry for entry in entries if entry.is_file())
+    if recursive:
+        for entry in entries:
+            if entry.is_dir() and not entry.name.endswith("__pycache__"):
+                yield from _listed(entry, recursive=True)
+
+
+def _id(path: Path, line: int, names: dict[str, ast.expr | None]) -> str:
+    if "revision" not in names:
+        if old := _OLD_NAME.fullmatch(path.name):
+            return old[1]
+        raise ConfigError(
+            f"{path}:{line}: there is no `revision` in this file, and Alembic wants one in every file of its "
+            "versions: move other files elsewhere"
+        )
+    value = literal(names["revision"], names)
+    if not isinstance(value, str) or not value or set(value) & set(_ILLEGAL):
+        raise ConfigError(f"{path}:{line}: `revision` is no literal that Alembic takes: write the id itself")
+    return value
+
+
+def _down(path: Path, line: int, names: dict[str, ast.expr | None]) -> tuple[str, ...]:
+    if "down_revision" not in names:
+        raise ConfigError(
+            f"{path}:{line}: there is no `down_revision` in this file: add it, None for the first"
+        )
+    return _several(path, line, "down_revision", names)
+
+
+def _several(path: Path, line: int, name: str, names: dict[str, ast.expr | None]) -> tuple[str, ...]:
+    """Read a name with the value None, one string or several."""
+    value = literal(names[name], names) if name in names else None
+    if value is None:
+        return ()
+    items = value if isinstance(value, tuple) else (value,)
+    texts = tuple(item for item in items if isinstance(item, str))
+    if value is UNKNOWN or len(texts) != len(items):
+        raise ConfigError(f"{path}:{line}: `{name}` is no literal: write the ids themselves")
+    return texts
+
+
+def _title(tree: ast.Module) -> str:
+    lines = (ast.get_docstring(tree) or "").strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def _line_of(name: str, tree: ast.Module) -> int:
+    for statement in tree.body:
+        for node in ast.walk(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else ():
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
+                return node.lineno
+    return 1

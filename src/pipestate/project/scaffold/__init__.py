@@ -1,0 +1,1 @@
+"""Files that pipestate writes into a project: runbooks and revisions, planned as drafts first."""

@@ -1,0 +1,253 @@
+"""New revision: its id, its predecessor, and its file according to the project's settings."""
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from pipestate.core.errors import ConfigError
+from pipestate.project.find import Project
+from pipestate.project.graph import Chain
+from pipestate.project.scaffold.draft import Name, Value, call, text
+
+FILE_TEMPLATE = "%(rev)s_%(slug)s"
+SLUG_LENGTH = 40
+_ID = re.compile(r"[A-Za-z0-9_.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRevision:
+    """The given properties of a new revision; the others are derived."""
+
+    message: str
+    id: str | None = None
+    head: str | None = None
+    version_path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRevision:
+    """A revision to be written."""
+
+    id: str
+    down: str | None
+    path: Path
+    message: str
+    created_at: datetime
+
+
+def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRevision:
+    """Find the place; if there are several, ConfigError names the option to give."""
+    id_ = wanted.id or uuid.uuid4().hex[-12:]
+    if not _ID.fullmatch(id_):
+        raise ConfigError(f"--rev-id {id_}: an id is letters, digits, _ and . alone")
+    if id_ in chain:
+        raise ConfigError(
+            f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
+        )
+    if not wanted.message.isprintable():
+        raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
+    down = _head(project, chain, wanted.head)
+    directory = wanted.version_path or _directory(project, chain, down)
+    _refuse_elsewhere(project, directory)
+    created_at = _now(project)
+    path = directory / _file_name(project, id_, wanted.message, created_at)
+    return NewRevision(id_, down, path, wanted.message, created_at)
+
+
+def _head(project: Project, chain: Chain, given: str | None) -> str | None:
+    """Return the predecessor of the new revision; None if it is the first."""
+    if given is None:
+        if len(chain.heads) > 1:
+            raise ConfigError(
+                f"the chain has {len(chain.heads)} heads, {', '.join(chain.heads)}: "
+                "say with --head which one the new revision follows"
+            )
+        return next(iter(chain.heads), None)
+    name = given.removesuffix("@head")
+    label = chain.labels.get(name)
+    found = chain.heads_above(label) if label else tuple(head for head in chain.heads if head == name)
+    if len(found) != 1:
+        there = ", ".join(chain.heads) or "none"
+        raise ConfigError(
+            f"--head {given} is not one head of this chain; there are {there}{_unread(project)}"
+        )
+    return found[0]
+
+
+def _unread(project: Project) -> str:
+    """Name a directory of revisions that Alembic reads only if the configuration names it."""
+    known = {location.resolve() for location in project.versions}
+    for path in sorted(path for location in project.versions for path in location.glob("*/**/*.py")):
+        if path.parent.resolve() not in known and path.name != "__init__.py" and not project.recursive:
+            return (
+                f"; {path.parent} is not read: name it in version_locations of {project.config}, or set "
+                "recursive_version_locations = true there"
+            )
+    return ""
+
+
+def _directory(project: Project, chain: Chain, down: str | None) -> Path:
+    """Return the innermost location of the predecessor; raise ConfigError if several locations are possible."""
+    if len(project.versions) == 1:
+        return project.versions[0]
+    file = chain.by_id[down].path.resolve() if down is not None else Path()
+    if holding := [each for each in project.versions if file.is_relative_to(each.resolve())]:
+        return max(holding, key=lambda each: len(each.resolve().parts))
+    there = ", ".join(map(str, project.versions))
+    raise ConfigError(f"the project has several version locations, {there}: name one with --version-path")
+
+
+def _refuse_elsewhere(project: Project, directory: Path) -> None:
+    """Refuse a directory that Alembic would not search for revisions."""
+    for location in project.versions:
+        here, there = directory.resolve(), location.resolve()
+        if here == there or (project.recursive and here.is_relative_to(there)):
+            return
+    known = ", ".join(map(str, project.versions))
+    raise ConfigError(f"--version-path {directory} is no version location of this project; there are {known}")
+
+
+def _now(project: Project) -> datetime:
+    zone = project.option("timezone")
+    if zone is None:
+        return datetime.now()
+    for name in (zone, zone.upper()):  # in the order of Alembic
+        with suppress(KeyError, ValueError, OSError):
+            return datetime.now(UTC).astimezone(ZoneInfo(name))
+    raise ConfigError(f"{project.config}: there is no timezone {zone}: correct it")
+
+
+def _file_name(project: Project, id_: str, message: str, created_at: datetime) -> str:
+    """Name the file like `alembic revision`."""
+    slug = "_".join(re.findall(r"\w+", message)).lower()
+    length = _slug_length(project)
+    if len(slug) > length:
+        slug = slug[:length].rsplit("_", 1)[0] + "_"
+    parts = {name: getattr(created_at, name) for name in ("year", "month", "day", "hour", "minute", "second")}
+    template = project.option("file_template") or FILE_TEMPLATE
+    try:
+        name = template % {"rev": id_, "slug": slug, "epoch": int(created_at.timestamp()), **parts}
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{project.config}: file_template {template} cannot be filled in: correct it"
+        ) from error
+    return f"{name}.py"
+
+
+def _slug_length(project: Project) -> int:
+    given = project.option("truncate_slug_length") or str(SLUG_LENGTH)
+    if not given.isdigit():
+        raise ConfigError(f"{project.config}: truncate_slug_length {given} is no number: correct it")
+    return int(given) or SLUG_LENGTH
+
+
+# Text of revisions: the ledger's, and contracts.
+
+
+_BY_ENGINE = re.compile(r"^def upgrade\(\s*engine_name\b", re.MULTILINE)
+_NAME = re.compile(r"[^\s.\"'\\]+")
+TABLE = "[SCHEMA.]TABLE"
+COLUMN = "[SCHEMA.]TABLE.COLUMN"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Dropped tables, and dropped columns of other tables."""
+
+    tables: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of tables and columns without qualifiers."""
+        tables = (table.rpartition(".")[2] for table in self.tables)
+        return (*tables, *(column for columns in self.columns.values() for column in columns))
+
+    def __str__(self) -> str:
+        columns = (f"{table}.{column}" for table, columns in self.columns.items() for column in columns)
+        return ", ".join([*self.tables, *columns])
+
+
+def read_dropped(tables: Sequence[str], columns: Sequence[str]) -> Dropped:
+    """Read the names; raise ConfigError if they are missing, repeated or invalid."""
+    if not tables and not columns:
+        raise ConfigError(f"nothing to drop: give --drop-table {TABLE} or --drop-column {COLUMN}")
+    by_table: dict[str, tuple[str, ...]] = {}
+    for given in columns:
+        table, _, column = given.rpartition(".")
+        _check("--drop-column", given, COLUMN, parts=(2, 3))
+        if column in by_table.get(table, ()):
+            raise ConfigError(f"--drop-column {given} is given twice: name it once")
+        by_table[table] = (*by_table.get(table, ()), column)
+    for table in tables:
+        _check("--drop-table", table, TABLE, parts=(1, 2))
+        if tables.count(table) > 1:
+            raise ConfigError(f"--drop-table {table} is given twice: name it once")
+        if table in by_table:
+            raise ConfigError(f"{table} is dropped as a whole and by columns: name it once")
+    return Dropped(tuple(tables), by_table)
+
+
+def _check(option: str, given: str, form: str, *, parts: tuple[int, int]) -> None:
+    names = given.split(".")
+    fewest, most = parts
+    if not fewest <= len(names) <= most or not all(map(_NAME.fullmatch, names)) or not given.isprintable():
+        raise ConfigError(f"{option} {given}: write {form}")
+
+
+def ledger_revision(place: NewRevision, *, by_engine: bool) -> str:
+    """Write the revision that installs the ledger in every database of the project."""
+    argument = "engine_name: str" if by_engine else ""
+    return (
+        f"{_head_revision(place, 'from pipestate.ddl import install_ledger, remove_ledger')}\n\n"
+        f"def upgrade({argument}) -> None:\n    install_ledger()\n\n\n"
+        f"def downgrade({argument}) -> None:\n    remove_ledger()\n"
+    )
+
+
+def contract_revision(
+    place: NewRevision, phase: str, dropped: Dropped, recheck: Sequence[str], engine: str | None
+) -> str:
+    """Write a revision that consists of a contract."""
+    arguments: dict[str, Value] = {
+        "": phase,
+        "tables=": dropped.tables,
+        "columns=": dropped.columns,
+        "recheck=": recheck,
+        "engine=": engine or "",
+        "revision=": Name("revision"),
+    }
+    return (
+        f"{_head_revision(place, 'from pipestate import Contract')}\n"
+        f"{call('contract = Contract', arguments)}\n"
+        "upgrade, downgrade = contract.upgrade, contract.downgrade\n"
+    )
+
+
+def engines_of(project: Project) -> tuple[str, ...]:
+    """List the databases of a project that runs its revisions once for each (the template multidb)."""
+    template = project.scripts / "script.py.mako"
+    source = template.read_text(encoding="utf-8", errors="replace") if template.is_file() else ""
+    if not _BY_ENGINE.search(source):
+        return ()
+    return tuple(re.split(r",\s*", project.option("databases") or ""))
+
+
+def _head_revision(place: NewRevision, imports: str) -> str:
+    message = " ".join(place.message.split()).replace("\\", "\\\\").replace('"', "'")
+    down = text(place.down) if place.down else "None"
+    return (
+        f'"""{message}\n\nRevision ID: {place.id}\nRevises: {place.down or ""}'.rstrip() + "\n"
+        f"Create Date: {place.created_at}\n"
+        '"""\n\n'
+        f"{imports}\n\n"
+        f"revision = {text(place.id)}\n"
+        f"down_revision = {down}\n"
+        "branch_labels = None\n"
+        "depends_on = None\n"
+    )

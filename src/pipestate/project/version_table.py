@@ -1,0 +1,262 @@
+"""Version table of a database: candidates are the tables with a column `version_num`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pipestate.core.errors import ConfigError
+from pipestate.database.engines import choose
+from pipestate.project.find import Project
+from pipestate.project.graph import Chain, Position
+from pipestate.project.syntax import ARGUMENTS, Declared, declared_in
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+# A table with more rows than this is not a version table.
+MOST = 1000
+# Check privileges first: an error would end the transaction of the checks. OIDs below 16384 are system objects.
+POSTGRESQL = """
+SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
+FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
+  AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
+ORDER BY 1, 2
+"""
+SQLITE = """
+SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
+WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%') ORDER BY 2
+"""
+EVERYWHERE = {"postgresql": POSTGRESQL.format(more=""), "sqlite": SQLITE}
+# In a database with one schema per tenant: only the tenant's tables, by name if it is known.
+WITHIN = {
+    "postgresql": POSTGRESQL.format(
+        more="AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
+    ),
+    "sqlite": SQLITE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A table and its revisions. `visible`: it is the first of its name on the search path."""
+
+    schema: str | None
+    table: str
+    visible: bool = True
+    readable: bool = True
+    stored: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+    @property
+    def quoted(self) -> str:
+        """Write the quoted name for SQL.
+
+        >>> Candidate("Shop", "alembic_version").quoted
+        '"Shop"."alembic_version"'
+        """
+        parts = [part for part in (self.schema, self.table) if part]
+        return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+    @property
+    def described(self) -> str:
+        holds = " ".join(self.stored[:3]) + (" ..." if len(self.stored) > 3 else "")
+        return f"{self} ({(holds or 'empty') if self.readable else 'may not be read'})"
+
+    def matches(self, table: str, schema: str | None) -> bool:
+        """Tell whether this is the named table; without a schema, the search path must find it."""
+        return self.table == table and (self.visible if schema is None else self.schema in (schema, None))
+
+    def is_of(self, chain: Chain) -> bool:
+        """Tell whether it holds revisions that all belong to this chain."""
+        return bool(self.stored) and all(revision in chain for revision in self.stored)
+
+    def is_foreign(self, chain: Chain) -> bool:
+        """Tell whether it holds only revisions of other chains."""
+        return bool(self.stored) and not any(revision in chain for revision in self.stored)
+
+
+def find_candidates(
+    connection: "Connection", schema: str | None = None, table: str | None = None
+) -> list[Candidate]:
+    """Search the catalogue for candidates; `schema` and `table` restrict the search."""
+    from sqlalchemy import text
+
+    known = EVERYWHERE if schema is None else WITHIN
+    query = choose(known, connection)
+    rows = connection.execute(text(query), {} if schema is None else {"schema": schema, "table": table})
+    return [
+        Candidate(schema, table, bool(visible), bool(readable)) for schema, table, visible, readable in rows
+    ]
+
+
+def stored_in(connection: "Connection", candidate: Candidate) -> Candidate:
+    """Read the revisions of the table."""
+    if not candidate.readable:
+        return candidate
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    name = ".".join(quote(part) for part in (candidate.schema, candidate.table) if part)
+    query = f"SELECT version_num FROM {name} LIMIT {MOST}"
+    rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+    return replace(candidate, stored=tuple(sorted(str(row[0]) for row in rows)))
+
+
+# Find the version table of a database without running the project's env.py.
+#
+# 1. The option `--version-table [SCHEMA.]TABLE`.
+# 2. A literal `version_table` or `version_table_schema` in env.py, else in the configuration.
+# 3. `alembic_version`, if env.py certainly sets neither.
+# 4. If env.py is uncertain: `alembic_version` on the search path, else a search through the catalogue for
+#    tables with a `version_num`.
+#
+# All rows of the table must belong to the chain. An uncertain result is an error that names the candidates:
+# a wrong guess would report a database in use as empty.
+
+
+DEFAULT = "alembic_version"
+HOW_TO_NAME_A_TABLE = "name the right one with --version-table [SCHEMA.]TABLE"
+
+
+# Key in the `info` of a connection: the version table found on it. Its owner is the migrating role.
+FOUND = "pipestate_version_table"
+# Longest useful list of candidates; a database with one schema per tenant has thousands.
+MOST_TABLES = 50
+Read = Callable[[Candidate], Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """A chain and the declaration of its version table: returns the position of a database."""
+
+    chain: Chain
+    declared: Declared
+    schema: str | None = None
+
+    def __call__(self, connection: "Connection") -> Position:
+        """Read the position on this connection, in its current snapshot."""
+        candidates = find_candidates(connection, self.schema, self._known)
+        table = choose_table(self.chain, self.declared, candidates, lambda each: stored_in(connection, each))
+        if table is None:
+            return self.chain.position(())
+        set_found_version_table(connection, table.quoted)
+        return replace(self.chain.position(table.stored), version_table=table.quoted)
+
+    def stored(self, connection: "Connection") -> tuple[str, ...] | None:
+        """Read the revisions in the version table, including unknown ones; None if the table is missing."""
+        candidates = find_candidates(connection, self.schema, self._known)
+        read = partial(stored_in, connection)
+        table = choose_table(self.chain, self.declared, candidates, read, unknown=True)
+        return None if table is None else table.stored
+
+    def within(self, schema: str) -> "Locator":
+        """Restrict the search to this schema of a tenant, which must be the first on the path."""
+        return Locator(self.chain, replace(self.declared, schema=None), schema)
+
+    @property
+    def _known(self) -> str | None:
+        return self.declared.table or (DEFAULT if self.declared.certain else None)
+
+
+def set_found_version_table(connection: "Connection", table: str | None) -> None:
+    """Store the version table with a connection, also if another connection to the database found it."""
+    if table is not None:
+        connection.info[FOUND] = table
+
+
+def locator(project: Project, chain: Chain, option: str | None = None) -> Locator:
+    """Collect the version table's name from the option, env.py and the configuration."""
+    if option is not None:
+        before, _, last = option.rpartition(".")
+        if not last:
+            raise ConfigError(f"--version-table {option}: write TABLE or SCHEMA.TABLE")
+        return Locator(chain, Declared(last, before or None, "--version-table"))
+    in_env = declared_in(project.scripts / "env.py")
+    table, schema = (project.option(name) for name in ARGUMENTS)
+    if not in_env.named and (table or schema):
+        return Locator(chain, Declared(table, schema, str(project.config)))
+    return Locator(chain, in_env)
+
+
+def choose_table(
+    chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read, *, unknown: bool = False
+) -> Candidate | None:
+    """Choose the chain's version table among the candidates; None before the first migration.
+
+    With `unknown` it may hold revisions that the chain lacks.
+    """
+    table = _chosen(chain, declared, candidates, read)
+    return table if table is None else _checked(chain, table, unknown=unknown)
+
+
+def _chosen(
+    chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read
+) -> Candidate | None:
+    if declared.named:
+        return _by_name(chain, declared, candidates, read)
+    visible = next((read(each) for each in candidates if each.matches(DEFAULT, None)), None)
+    if visible is not None and (visible.is_of(chain) or (declared.certain and visible.stored)):
+        return visible
+    possible = [each for each in candidates if each.table == DEFAULT] if declared.certain else candidates
+    return _by_content(chain, possible, read)
+
+
+def _by_name(
+    chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read
+) -> Candidate | None:
+    """Return the table of that name; if it is missing, check that it is not merely outside the search path."""
+    name = declared.table or DEFAULT
+    matching = [each for each in candidates if each.matches(name, declared.schema)]
+    if matching:
+        return read(matching[0])
+    elsewhere = [each for each in candidates if each.table == name and declared.schema is None]
+    if declared.source == "--version-table":  # possibly misspelt
+        elsewhere += [each for each in map(read, candidates[:MOST_TABLES]) if each.is_of(chain)]
+    if elsewhere:
+        raise ConfigError(
+            f"{declared.source} names the version table {name}, which the search path does not find; there is "
+            f"{_listed(elsewhere)}: {HOW_TO_NAME_A_TABLE}"
+        )
+    return None
+
+
+def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Candidate | None:
+    """Return the one table with rows of this chain; all others must certainly belong to other chains."""
+    if len(candidates) > MOST_TABLES:
+        raise ConfigError(
+            f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
+        )
+    tables = [read(each) for each in candidates]
+    fitting = [each for each in tables if each.is_of(chain)]
+    doubtful = [each for each in tables if each not in fitting and not each.is_foreign(chain)]
+    if len(fitting) == 1 and not doubtful:
+        return fitting[0]
+    if len(tables) > 1:
+        raise ConfigError(
+            f"several tables may say where the database stands: {_listed(tables)}; {HOW_TO_NAME_A_TABLE}"
+        )
+    return tables[0] if tables else None
+
+
+def _checked(chain: Chain, table: Candidate, *, unknown: bool) -> Candidate:
+    if not table.readable:
+        raise ConfigError(
+            f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
+        )
+    foreign = [revision for revision in table.stored if revision not in chain]
+    if foreign and not unknown:
+        raise ConfigError(
+            f"the database is at revision {' '.join(foreign)} ({table}), which this project does not have: "
+            "name the right project with --config, or its version table with --version-table [SCHEMA.]TABLE"
+        )
+    return table
+
+
+def _listed(candidates: Sequence[Candidate]) -> str:
+    return ", ".join(each.described for each in candidates)

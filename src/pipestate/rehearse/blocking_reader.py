@@ -1,0 +1,236 @@
+"""Blocking readers: transactions that read a table and stay open while the upgrade runs a second time.
+
+1. Before each revision the child waits until its tables are read: those on which it requests ACCESS EXCLUSIVE.
+2. Every 10 ms `pg_locks` shows which requests wait for a reader. A request that gives up within two seconds is
+   bounded. After two seconds the reader ends, and the upgrade continues.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import URL
+
+from pipestate.rehearse.child_process import Step, child, require_told, write_line
+from pipestate.rehearse.clone import Job, Table
+from pipestate.rehearse.impact import READER_MS, STRONGEST, LockEncounter, RevisionImpact, TableImpact
+from pipestate.rehearse.polled import PolledConnection, RepeatedMessage, Rows, follow
+from pipestate.rehearse.trace import Failure, Statement, Trace
+
+MOST_READERS = 16
+SAMPLE_S = 0.010
+READ = "BEGIN; LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT"
+WAITS = (
+    "PREPARE pipestate_waits AS SELECT reader.pid, CASE l.locktype WHEN 'relation' THEN l.mode END, {began} FROM pg_catalog.pg_locks l "
+    "CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS reader (pid) "
+    "WHERE NOT l.granted AND reader.pid = ANY (ARRAY[{pids}]::int[])"
+)
+HAS_WAITSTART = 140000
+GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
+
+ExclusiveRequests = Mapping[str, Sequence[Table]]  # tables with a request for ACCESS EXCLUSIVE, by revision
+
+
+def _running(trace: Trace, encounter: LockEncounter) -> Statement | None:
+    """Find the statement that waited for a reader; failed statements are not reported."""
+    during = (each for each in trace.statements if each.start <= encounter.at <= each.end)
+    return next(during, None)
+
+
+@dataclass(slots=True)
+class BlockingReader:
+    """A transaction that reads a table for a revision, and the start of a request's wait for it."""
+
+    table: Table
+    line: PolledConnection
+    revision: str | None = None
+    mode: str | None = None
+    since: float | None = None
+    began: object = (
+        None  # the server's start of the request; a new value means that the first request gave up
+    )
+
+
+@dataclass(slots=True)
+class BlockingReaders:
+    """The readers of one run, one per table; requests in `tried` need no further run."""
+
+    clone: URL
+    requests: ExclusiveRequests
+    encounters: list[LockEncounter] = field(default_factory=list)
+    tried: set[tuple[str, str]] = field(default_factory=set)
+    readers: list[BlockingReader] = field(default_factory=list)
+    lines: list[PolledConnection] = field(default_factory=list)
+
+    def run(self, job: Job, steps: Sequence[Step]) -> Failure | None:
+        """Run the steps once; return the failure that stopped them."""
+        tables = {table.name: table for each in self.requests.values() for table in each}
+        self.readers = [BlockingReader(table, self._line()) for table in tables.values()]
+        trace, sampler = Trace(), self._sampler()
+        with child(job, steps, waits=True) as process:
+
+            def take(said: Mapping[str, Any]) -> None:
+                trace.take(said)
+                if said["what"] == "revision":
+                    self.read_for(said["revision"])
+                    write_line(process, "go")
+
+            follow(process.stdout, [sampler], take)
+            require_told(process, trace)
+        if trace.failure is not None and trace.failure.sqlstate in GAVE_UP:
+            self._gave_up_for_good(time.monotonic())
+        self.encounters = [replace(each, by=_running(trace, each)) for each in self.encounters]
+        return trace.failure
+
+    def close(self) -> None:
+        for line in self.lines:
+            line.close()
+
+    def read_for(self, revision: str) -> None:
+        """End the open readers, and read the tables of this revision unless they are locked."""
+        for reader in self.readers:
+            self._end(reader)
+        names = {table.name for table in self.requests.get(revision, ())}
+        for reader in self.readers:
+            if reader.table.name not in names:
+                continue
+            if reader.line.refusal(READ.format(table=reader.table.quoted)) is None:
+                reader.revision = revision
+            else:
+                reader.line.ask("ROLLBACK")
+
+    def _line(self) -> PolledConnection:
+        self.lines.append(PolledConnection(self.clone))
+        return self.lines[-1]
+
+    def _sampler(self) -> RepeatedMessage:
+        line = self._line()
+        began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
+        pids = ", ".join(str(reader.line.pid) for reader in self.readers)
+        line.ask(WAITS.format(pids=pids, began=began))
+        return RepeatedMessage(line, "EXECUTE pipestate_waits", SAMPLE_S, self._take)
+
+    def _take(self, rows: Rows, sent: float, now: float) -> None:
+        waiting = {pid: (mode, began) for pid, mode, began in rows}
+        for reader in self.readers:
+            mode, began = waiting.get(reader.line.pid, (None, None))
+            is_another = began is not None and reader.began not in (None, began)
+            if reader.line.pid in waiting and not is_another:
+                reader.since = reader.since or sent
+                reader.mode, reader.began = mode, began or reader.began
+                if (now - reader.since) * 1000 >= READER_MS:
+                    self._settle(reader, now, gave_up=False)
+            elif reader.since is not None:
+                self._settle(reader, sent, gave_up=True)
+
+    def _settle(self, reader: BlockingReader, now: float, *, gave_up: bool) -> None:
+        """Record an encounter, and end its reader: the table is free for the next request."""
+        if reader.revision is not None and reader.mode == STRONGEST:
+            waited = (now - reader.since) * 1000 if reader.since is not None else 0.0
+            encounter = LockEncounter(
+                reader.revision, reader.table.name, gave_up, waited, reader.since or now
+            )
+            self.encounters.append(encounter)
+            self.tried.add((reader.revision, reader.table.name))
+        self._end(reader)
+
+    def _gave_up_for_good(self, now: float) -> None:
+        """Settle the reader at which the upgrade gave up: the one it waited for, or the only one."""
+        reading = [reader for reader in self.readers if reader.revision is not None]
+        self.tried |= {(str(reader.revision), reader.table.name) for reader in reading}
+        seen = [reader for reader in reading if reader.since is not None]
+        for reader in seen or (reading if len(reading) == 1 else ()):
+            reader.mode = reader.mode or STRONGEST
+            self._settle(reader, now, gave_up=True)
+
+    def _end(self, reader: BlockingReader) -> None:
+        if reader.revision is not None:
+            reader.line.ask("ROLLBACK")
+        reader.revision, reader.mode, reader.since, reader.began = None, None, None, None
+
+
+@dataclass(frozen=True, slots=True)
+class Encounters:
+    """The encounters of a run, and the failure that stopped it."""
+
+    encounters: tuple[LockEncounter, ...]
+    failure: Failure | None = None
+
+
+def find_exclusive_requests(
+    revisions: Sequence[RevisionImpact], tables: Sequence[Table]
+) -> dict[str, list[Table]]:
+    """Find the tables on which each revision requested ACCESS EXCLUSIVE; at most the largest ones.
+
+    A change outside a transaction releases its locks with the statement, so its revision may have requested any table.
+    """
+    wanted = {
+        (each.revision, each.table) for one in revisions for each in one.tables if STRONGEST in each.modes
+    }
+    named = {name for _, name in wanted}
+    known = sorted(tables, key=lambda table: table.name not in named)[:MOST_READERS]
+    found = {
+        each.revision: [table for table in known if each.loose or (each.revision, table.name) in wanted]
+        for each in revisions
+    }
+    return {revision: asked for revision, asked in found.items() if asked}
+
+
+def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveRequests) -> Encounters:
+    """Run the steps beside blocking readers, and again after each request that gave up."""
+    found: list[LockEncounter] = []
+    while True:
+        readers = BlockingReaders(job.clone, requests)
+        try:
+            failure = readers.run(job, steps)
+        finally:
+            readers.close()
+        found += readers.encounters
+        if failure is None or not readers.tried:
+            return Encounters(tuple(found), failure)
+        requests = _without(requests, readers.tried)
+
+
+def _without(requests: ExclusiveRequests, tried: set[tuple[str, str]]) -> ExclusiveRequests:
+    return {
+        revision: [table for table in tables if (revision, table.name) not in tried]
+        for revision, tables in requests.items()
+    }
+
+
+def with_encounters(
+    revisions: Sequence[RevisionImpact], encounters: Sequence[LockEncounter], tables: Sequence[Table]
+) -> tuple[RevisionImpact, ...]:
+    """Add to each request for ACCESS EXCLUSIVE its encounter; add requests that were too short to be seen."""
+    known = {table.name: table for table in tables}
+    found = []
+    for revision in revisions:
+        left = {each.table: each for each in encounters if each.revision == revision.revision}
+        seen = [replace(table, encounter=left.pop(table.table, None)) for table in revision.tables]
+        unseen = [_unseen(each, known[name]) for name, each in left.items()]
+        found.append(replace(revision, tables=(*seen, *unseen)))
+    return tuple(found)
+
+
+def _unseen(encounter: LockEncounter, table: Table) -> TableImpact:
+    """Describe a lock that only a reader encountered: it was too short for the probes."""
+    timeout = encounter.by.lock_timeout_ms if encounter.by is not None else None
+    return TableImpact(
+        encounter.revision,
+        table.name,
+        table.rows,
+        table.bytes,
+        (STRONGEST,),
+        rewritten=False,
+        taken_by=encounter.by,
+        spent_by=None,
+        unbounded=not timeout,
+        lock_timeout_ms=timeout,
+        held_ms=0.0,
+        queued_ms=0.0,
+        writer_ms=0.0,
+        reader_ms=0.0,
+        rows_ms=0.0,
+        encounter=encounter,
+    )

@@ -1,0 +1,234 @@
+"""Impact of a rehearsal: locks and waits of each revision and table."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pipestate.rehearse.trace import Failure, GateOutcome, Statement
+from pipestate.rehearse.writes import Writes
+from pipestate.verify.report import PhaseReport
+
+# Lock modes, from the weakest to the strongest.
+MODES = (
+    "RowShareLock",
+    "RowExclusiveLock",
+    "ShareUpdateExclusiveLock",
+    "ShareLock",
+    "ShareRowExclusiveLock",
+    "ExclusiveLock",
+    "AccessExclusiveLock",
+)
+STRONGEST = MODES[-1]
+NOISE_FACTOR = 5
+READER_MS = 2000.0  # how long a reader blocks the migration's request
+MOST_SCALED = 10.0  # beyond this ratio of rows, times are not estimated
+
+
+def spelt(mode: str) -> str:
+    """Write a mode as SQL does.
+
+    >>> spelt("AccessExclusiveLock"), spelt("ShareLock")
+    ('ACCESS EXCLUSIVE', 'SHARE')
+    """
+    words = "".join(f" {letter}" if letter.isupper() else letter for letter in mode.removesuffix("Lock"))
+    return words.strip().upper()
+
+
+class LimitVerdict(StrEnum):
+    """An estimate compared with a limit: near the limit the answer is open."""
+
+    WITHIN = "within"
+    TOO_CLOSE = "too close"
+    UNKNOWN = "unknown"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class LockEncounter:
+    """A request for ACCESS EXCLUSIVE at a blocking reader: it gave up, or still waited after two seconds.
+
+    `by` is the requesting statement; None if it failed.
+    """
+
+    revision: str
+    table: str
+    gave_up: bool
+    waited_ms: float
+    at: float = 0.0
+    by: Statement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableImpact:
+    """The impact of one revision on one table. Times are milliseconds on the clone, None if not measured."""
+
+    revision: str
+    table: str
+    rows: int
+    bytes: int
+    modes: tuple[str, ...]  # the strongest first
+    rewritten: bool
+    taken_by: Statement | None
+    spent_by: Statement | None
+    unbounded: bool
+    lock_timeout_ms: float | None
+    held_ms: float
+    queued_ms: float
+    writer_ms: float | None
+    reader_ms: float | None
+    rows_ms: float | None
+    encounter: LockEncounter | None = None
+    production_rows: int | None = None
+    rewritten_by: Statement | None = None
+    statements: tuple[Statement, ...] = ()  # of the revision, while the table was locked
+
+    @property
+    def stall_ms(self) -> float:
+        """The longest wait; for a table without probes, the time for which the lock was held."""
+        measured = [each for each in (self.writer_ms, self.reader_ms, self.rows_ms) if each is not None]
+        return max(measured) if self.writer_ms is not None else max([self.held_ms, *measured])
+
+    @property
+    def scale(self) -> float | None:
+        """The factor to production's time, by rows; None if it would be a guess.
+
+        It is at least 1: time that is independent of rows stays.
+        """
+        if self.production_rows is None or self.production_rows <= self.rows:
+            return 1.0
+        times = self.production_rows / self.rows if self.rows else MOST_SCALED + 1
+        return times if times <= MOST_SCALED else None
+
+    @property
+    def production_stall_ms(self) -> float | None:
+        """The longest wait, scaled to production's rows; None if it would be a guess."""
+        return None if self.scale is None else self.stall_ms * self.scale
+
+    @property
+    def is_in_the_way(self) -> bool:
+        """Tell whether writers, readers, or updates of the same rows may wait for it."""
+        return any(mode != "ShareUpdateExclusiveLock" for mode in self.modes)
+
+    @property
+    def patience_ms(self) -> float:
+        """The time for which its request for ACCESS EXCLUSIVE may block others; 0 if unknown."""
+        tried = self.encounter.waited_ms if self.encounter is not None and self.encounter.gave_up else 0.0
+        return self.lock_timeout_ms or tried
+
+    @property
+    def bounded(self) -> bool | None:
+        """Tell whether waiting for ACCESS EXCLUSIVE ends by itself; None if unknown or not requested.
+
+        A trial outweighs lock_timeout, unless that is longer than the trial.
+        """
+        if STRONGEST not in self.modes:
+            return None
+        if self.encounter is not None:
+            return self.encounter.gave_up or (self.lock_timeout_ms or 0.0) >= READER_MS
+        return None if self.lock_timeout_ms is None else not self.unbounded
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionImpact:
+    """The impact of one revision."""
+
+    revision: str
+    path: str
+    duration_ms: float
+    tables: tuple[TableImpact, ...] = ()
+    gates: tuple[GateOutcome, ...] = ()
+    slowest: Statement | None = None
+    loose: bool = False  # a change outside a transaction: its short locks are unseen
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFinding:
+    """One reason why a rehearsal is over its limit, and the replacement to write."""
+
+    revision: str
+    table: str
+    source: str
+    what: str
+    instead: str
+    verdict: LimitVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseOutcome:
+    """A phase of a runbook, as `runbook/phase`: its gate and checks on the clone, before and after the upgrade."""
+
+    phase: str
+    before: PhaseReport
+    after: PhaseReport
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Downgrade and second upgrade: differences from before, and from the first upgrade."""
+
+    back: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not (self.back or self.again or self.failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The whole result. `oldest` maps each table to production's oldest transaction on it, in seconds."""
+
+    clone: str
+    server: str
+    before: str | None
+    after: str | None
+    duration_ms: float
+    noise_ms: float
+    revisions: tuple[RevisionImpact, ...]
+    failure: Failure | None = None
+    not_probed: dict[str, str] = field(default_factory=dict)
+    autovacuum: tuple[str, ...] = ()
+    production: str | None = None
+    oldest: dict[str, float | None] = field(default_factory=dict)
+    rows: int = 0  # of all tables of the clone, by the planner's statistics
+    locks_file: bool = False  # SQLite: writers wait for the whole revision
+    limit_ms: float | None = None
+    findings: tuple[LimitFinding, ...] = ()
+    returned: Return | None = None
+    phases: tuple[PhaseOutcome, ...] = ()
+    writes: Writes = field(default_factory=Writes)
+    not_tried: str | None = None  # the reason why blocking readers were left out
+
+    @property
+    def tables(self) -> tuple[TableImpact, ...]:
+        return tuple(table for revision in self.revisions for table in revision.tables)
+
+    @property
+    def noise_floor_ms(self) -> float:
+        """The noise limit: an empty revision shows waits up to this."""
+        return self.noise_ms * NOISE_FACTOR
+
+    @property
+    def longest_stall_ms(self) -> float:
+        """The longest wait, scaled to production's rows if possible."""
+        if self.locks_file:
+            return max((revision.duration_ms for revision in self.revisions), default=0.0)
+        return max((table.stall_ms * (table.scale or 1.0) for table in self.tables), default=0.0)
+
+    @property
+    def beyond(self) -> tuple[TableImpact, ...]:
+        """Tables with so many more rows in production that its waits are unknown."""
+        return tuple(table for table in self.tables if table.scale is None and table.is_in_the_way)
+
+    @property
+    def bounded(self) -> bool | None:
+        """Tell whether every wait for ACCESS EXCLUSIVE ends by itself; None if one is unknown."""
+        found = [table.bounded for table in self.tables if STRONGEST in table.modes]
+        return False if False in found else None if None in found else True
+
+    @property
+    def exit_code(self) -> int:
+        if self.failure is not None:
+            return self.failure.exit_code
+        returned = self.returned is None or self.returned.ok
+        return 1 if self.findings or self.writes.broken or not returned else 0

@@ -1,0 +1,165 @@
+"""Distributions and other facts for `status`: rows shown as bars, observations, backfills, rehearsals."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from pipestate.ledger.history import EARLIEST, in_utc
+from pipestate.ledger.record import REHEARSE
+from pipestate.project.file_hashes import hash_files
+from pipestate.runbook.model import Check
+from pipestate.runbook.statement import tokens
+from pipestate.status.model import Backfilling, Observed, RecordedRehearsal
+from pipestate.status.records import AHEAD, LedgerReading, known_in_utc
+from pipestate.verify.report import Verdict
+from pipestate.verify.values import Json
+
+Rows = Sequence[Mapping[str, Json]]
+
+
+def is_distribution(rows: Rows) -> bool:
+    """Tell whether the rows are names with numbers, largest first, and little else.
+
+    >>> is_distribution([{"region": "north", "orders": 12}, {"region": "south", "orders": 3}])
+    True
+    >>> is_distribution([{"region": "north", "error": "no address"}])
+    False
+    """
+    columns = list(rows[0])
+    if not 2 <= len(columns) <= 3:
+        return False
+    numbers = [row[columns[1]] for row in rows]
+    amounts = [number for number in numbers if isinstance(number, int) and number >= 0]
+    named = all(isinstance(row[columns[0]], str) for row in rows)
+    return named and len(amounts) == len(rows) and amounts == sorted(amounts, reverse=True)
+
+
+MOST_NAMES = 100
+MOST_BACKFILLS = 20
+
+
+def read_observations(
+    source: LedgerReading, asked: Iterable[tuple[Check, Verdict, str]]
+) -> tuple[Observed, ...]:
+    """Read the latest observation of each name, and the checks that use it.
+
+    The names are found one by one through the index, and one row is read for each. The cost does not grow with the
+    number of rows.
+    """
+    fact = source.ledger.observation
+    known = _names(source)
+    other = fact.alias("newest")
+    newest = (
+        select(other.c.id)
+        .where(other.c.name == known.c.name, other.c.observed_at.between(EARLIEST, source.now + AHEAD))
+        .order_by(other.c.observed_at.desc(), other.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = select(fact).select_from(known.join(fact, fact.c.id == newest)).order_by(fact.c.name)
+    askers = _by_literal(asked)
+    return tuple(_observed(source, row, askers.get(row.name, ())) for row in source.rows(query))
+
+
+def read_backfills(source: LedgerReading) -> tuple[Backfilling, ...]:
+    """Read the newest run of each backfill of the selected runbooks, from the view `backfill`."""
+    backfill = source.view(
+        "backfill",
+        ("started_at", "updated_at", "finished_at"),
+        *("runbook", "id", "table_name", "percent", "rows_updated", "rows_left", "actor"),
+    )
+    runbooks = sorted({runbook for runbook, _ in source.phases})
+    query = (
+        select(backfill)
+        .where(backfill.c.runbook.in_(runbooks))
+        .order_by(backfill.c.updated_at.desc())
+        .limit(MOST_BACKFILLS)
+    )
+    return tuple(_backfilling(row) for row in source.rows(query))
+
+
+def read_rehearsals(
+    source: LedgerReading, paths: Mapping[str, Path], *, most: int, kinds: Sequence[str] = (REHEARSE,)
+) -> tuple[RecordedRehearsal, ...]:
+    """Read the newest recorded rehearsals, and compare their files with today's."""
+    table = source.ledger.rehearsal
+    at = table.c.rehearsed_at
+    rows = source.rows(
+        select(table)
+        .where(at.between(EARLIEST, source.now + AHEAD), table.c.kind.in_(kinds))
+        .order_by(at.desc(), table.c.id.desc())
+        .limit(most)
+    )
+    return tuple(_rehearsal(row, paths) for row in rows)
+
+
+def _names(source: LedgerReading) -> Any:
+    """Step from name to name through the index."""
+    fact = source.ledger.observation
+    known = select(func.min(fact.c.name).label("name")).cte("known", recursive=True)
+    following = select(func.min(fact.c.name)).where(fact.c.name > known.c.name).scalar_subquery()
+    known = known.union_all(select(following).where(known.c.name.is_not(None)))
+    return select(known.c.name).where(known.c.name.is_not(None)).limit(MOST_NAMES).subquery("names")
+
+
+def _by_literal(
+    asked: Iterable[tuple[Check, Verdict, str]],
+) -> dict[str, tuple[tuple[str, Verdict], ...]]:
+    """Map each literal in the checks' SQL to the checks that contain it."""
+    found: dict[str, tuple[tuple[str, Verdict], ...]] = {}
+    for check, verdict, address in asked:
+        for literal in {token.text for token in tokens(check.sql, "postgresql") if token.kind == "string"}:
+            name = literal.strip("'").replace("''", "'")
+            found[name] = (*found.get(name, ()), (address, verdict))
+    return found
+
+
+def _observed(source: LedgerReading, row: Any, askers: tuple[tuple[str, Verdict], ...]) -> Observed:
+    at = in_utc(row.observed_at)
+    return Observed(
+        row.name,
+        float(row.value),
+        at,
+        max(timedelta(0), source.now - at),
+        row.source,
+        row.actor,
+        tuple(dict.fromkeys(address for address, _ in askers)),
+        tuple(dict.fromkeys(address for address, verdict in askers if verdict.went_wrong)),
+    )
+
+
+def _rehearsal(row: Any, paths: Mapping[str, Path]) -> RecordedRehearsal:
+    today = hash_files({name: paths[name] for name in row.files if name in paths})
+    return RecordedRehearsal(
+        in_utc(row.rehearsed_at),
+        row.actor,
+        tuple(sorted(row.files)),
+        row.clone,
+        row.rows,
+        row.longest_stall_ms,
+        row.noise_ms,
+        row.bounded,
+        bool(row.ok),
+        unchanged=today == row.files,
+        kind=row.kind,
+        statements=row.statements,
+        broken=row.broken,
+    )
+
+
+def _backfilling(row: Any) -> Backfilling:
+    return Backfilling(
+        row.runbook,
+        row.id,
+        row.table_name,
+        int(row.percent),
+        int(row.rows_updated),
+        None if row.rows_left is None else int(row.rows_left),
+        in_utc(row.started_at),
+        in_utc(row.updated_at),
+        known_in_utc(row.finished_at),
+        row.actor,
+    )

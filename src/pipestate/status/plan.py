@@ -1,0 +1,89 @@
+"""Revisions with their phases: applied ones, the next one, and the gates before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipestate.project.find import Calls
+from pipestate.project.graph import Chain, Position, ends, next_batch
+from pipestate.verify.report import Gate, Report
+
+
+@dataclass(frozen=True, slots=True)
+class GateState:
+    """A phase that gates a revision."""
+
+    name: str
+    state: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRevision:
+    """A revision of the chain, and the gates before it."""
+
+    revision: str
+    title: str
+    applied: bool
+    gates: tuple[GateState, ...]
+
+    @property
+    def shut(self) -> tuple[str, ...]:
+        """The gates before this revision that are not open."""
+        return tuple(gate.name for gate in self.gates if gate.state is not Gate.OPEN)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPlan:
+    """Every revision of the chain, and one sentence with the next step."""
+
+    position: Position
+    steps: tuple[PlannedRevision, ...]
+    advice: str
+
+
+def plan(chain: Chain, report: Report, calls: Calls) -> ChainPlan:
+    """Combine the gates of a verify run with the revisions that they open."""
+    position = chain.position((report.database.revision or "").split())
+    steps = tuple(plan_of(chain, position, report))
+    return ChainPlan(position, steps, next_step(chain, steps, report, calls))
+
+
+def plan_of(chain: Chain, position: Position, report: Report) -> list[PlannedRevision]:
+    """List the revisions from the base to the head."""
+    return [
+        PlannedRevision(
+            revision.id,
+            revision.title,
+            revision.id in position.applied,
+            tuple(
+                GateState(f"{runbook.name}/{phase.name}", phase.gate)
+                for runbook, phase in report.phases()
+                if revision.id in phase.opens
+            ),
+        )
+        for revision in chain
+    ]
+
+
+def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, calls: Calls) -> str:
+    """Write the next step in one sentence."""
+    if not steps:
+        return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"
+    waiting = [step for step in steps if not step.applied]
+    closed = [
+        f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
+    ]
+    fix = f"fix {', '.join(closed)}: {calls.pipestate('verify')}"
+    if not waiting:
+        return fix if closed else "nothing: the database is at head"
+    shut = {step.revision: step.shut for step in waiting if step.shut}
+    gated = [step.revision for step in waiting if step.gates]
+    applied = [step.revision for step in steps if step.applied]
+    targets = ends(chain, next_batch(chain, applied, chain.heads, gated, shut))
+    if not targets:
+        revision, (gate, *more) = next(iter(shut.items()))
+        return f"{revision} waits for {', '.join((gate, *more))}: {calls.pipestate(f'gate {gate}')}"
+    if len(chain.heads) > 1:
+        return calls.pipestate("upgrade")
+    if targets[0] in gated:
+        return f"the gate is open: {calls.alembic('upgrade head')}"
+    return fix if closed else calls.alembic(f"upgrade {targets[0]}")

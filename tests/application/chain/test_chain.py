@@ -1,0 +1,164 @@
+"""Up, down and back, on both engines, with data in every table."""
+
+import pytest
+import sqlalchemy as sa
+
+from pipestate.ledger.tables import ledger_on
+from support.alembic_runs import Chain
+from support.legacy_database import Rows, everything_legacy
+from support.readiness_records import make_ready
+from support.servers import Database
+
+NEW_TABLES = (
+    "pipestate.soft_drop",
+    "pipestate.object",
+    "pipestate.run",
+    "pipestate.result",
+    "pipestate.backfill_progress",
+    "pipestate.rehearsal",
+    "pipestate.statement_calls",
+    "pipestate.schema_record",
+    "pipestate.attestation",
+    "pipestate.observation",
+    "pipeline_reconciliation",
+    "pipeline_job",
+    "pipeline_claim",
+    "content_item_pipeline_state",
+    "job_results",
+    "worker_heartbeats",
+    "queue_history",
+)
+
+
+def new_tables(database: Database) -> set[str]:
+    """SQLite keeps its soft drops in a manifest of its own."""
+    return set(NEW_TABLES) - ({"pipestate.soft_drop"} if database.is_sqlite else set())
+
+
+def tables(database: Database) -> set[str]:
+    """Those of the application by name, those of the ledger as `pipestate.run` on both engines."""
+    if database.is_sqlite:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'pipestate_archive_%'"
+        names = {str(row[0]) for row in database.rows(query)}
+        ledger = set(ledger_on("sqlite").metadata.tables)
+        return {f"pipestate.{name.removeprefix('pipestate_')}" if name in ledger else name for name in names}
+    query = (
+        "SELECT CASE relnamespace::regnamespace::text WHEN 'public' THEN relname::text "
+        "ELSE relnamespace::regnamespace || '.' || relname END FROM pg_class "
+        "WHERE relkind = 'r' AND relnamespace IN ('public'::regnamespace, to_regnamespace('pipestate'))"
+    )
+    return {str(row[0]) for row in database.rows(query)}
+
+
+def columns(database: Database, table: str) -> set[str]:
+    with database.engine.connect() as connection:
+        return {column["name"] for column in sa.inspect(connection).get_columns(table)}
+
+
+def test_an_empty_database_reaches_head(chain: Chain) -> None:
+    chain.upgrade("head")
+    assert chain.revision() == "0007"
+    assert new_tables(chain.database) <= tables(chain.database)
+    assert "site_progress" not in tables(chain.database)
+    assert "status" not in columns(chain.database, "sites")
+
+
+def test_downgrade_base_of_an_empty_database_leaves_only_the_version_table(chain: Chain) -> None:
+    chain.upgrade("head")
+    chain.take_back("base")
+    assert tables(chain.database) == {"pipestate_alembic_version"}
+    if not chain.database.is_sqlite:
+        assert not chain.database.rows("SELECT FROM pg_namespace WHERE nspname = 'pipestate_archive'")
+
+
+@pytest.mark.parametrize("target", ["-1", "-2", "0005", "0003", "0002", "0001", "base"])
+def test_every_legacy_row_and_value_is_back_after_contract_and_downgrade(
+    contracted: Chain, legacy_rows: Rows, target: str
+) -> None:
+    assert len(legacy_rows["sites"]) == 300
+    assert "status" not in columns(contracted.database, "sites")
+    if target in ("-1", "-2", "0005"):
+        contracted.downgrade(target)
+    else:
+        contracted.take_back(target)
+    back = set(legacy_rows)
+    if target == "-1":  # site_progress is 0006's
+        back.remove("site_progress")
+        assert "site_progress" not in tables(contracted.database)
+    found = everything_legacy(contracted.database, *back)
+    assert found == {table: legacy_rows[table] for table in back}
+
+
+@pytest.mark.scene
+def test_up_and_down_twice_changes_nothing(legacy_chain: Chain) -> None:
+    before = everything_legacy(legacy_chain.database)
+    for _ in range(2):
+        legacy_chain.contract()
+        legacy_chain.check()
+        legacy_chain.take_back("base")
+    assert everything_legacy(legacy_chain.database) == before
+
+
+def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(
+    contracted: Chain, legacy_rows: Rows
+) -> None:
+    contracted.take_back("base")
+    ledger = {name for name in new_tables(contracted.database) if name.startswith("pipestate.")}
+    assert tables(contracted.database) == set(legacy_rows) | ledger | {"pipestate_alembic_version"}
+    assert "owner_email" in columns(contracted.database, "sites")
+    assert "ocr_total" not in columns(contracted.database, "sites")
+
+
+def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(chain: Chain) -> None:
+    """No downgrade drops a row: a table that holds some goes into the archive and comes back."""
+    chain.upgrade("0005")
+    database = chain.database
+    database.run(
+        "INSERT INTO sites (subdomain, ocr_total) VALUES ('a.gov', 3)",
+        "INSERT INTO content_items (id) VALUES (7)",
+        "INSERT INTO jobs (id, status) VALUES (9, 'pending')",
+        "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
+        "VALUES (7, 'technical', 'pending')",
+        "INSERT INTO job_results (job_id, directory_name, status, idempotency_key) VALUES (9, 'd', 'failed', 'k')",
+        "INSERT INTO queue_history (job_id, event) VALUES (9, 'queued')",
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person) VALUES ('r', 'p', 'n', 'dba')",
+        "INSERT INTO pipeline_job (subdomain, stage, job_key) VALUES ('a.gov', 'ocr', 'k1')",
+    )
+    held: tuple[str, ...] = (
+        "sites",
+        "jobs",
+        "content_items",
+        "content_item_pipeline_state",
+        "job_results",
+        "queue_history",
+    )
+    held += ("pipeline_job",)
+    chain.take_back("base")
+    assert not set(held) & tables(database)
+    assert database.value("SELECT count(*) FROM pipestate.attestation") == 1, "the ledger stays where it is"
+    chain.upgrade("0005")
+    for table in (*held, "pipestate.attestation"):
+        assert database.value(f"SELECT count(*) FROM {table}") == 1, table
+    chain.contract()
+    chain.check()
+    delete_job = "DELETE FROM jobs"
+    database.run(delete_job)
+    assert database.value("SELECT count(*) FROM job_results") == 0, "the foreign key did not come back"
+
+
+def test_head_twice_is_nothing_to_do(chain: Chain) -> None:
+    chain.upgrade("head")
+    chain.upgrade("head")
+    assert chain.revision() == "0007"
+
+
+@pytest.mark.scene
+def test_each_revision_by_itself_can_be_taken_back(legacy_chain: Chain) -> None:
+    for revision in ("0001", "0002", "0003", "0004", "0005", "0006", "0007"):
+        if revision == "0006":
+            make_ready(legacy_chain.database)
+        legacy_chain.upgrade(revision)
+        below = revision == "0003"  # the values of new columns are lost there
+        legacy_chain.downgrade("-1", *(["force=a drill"] if below else []))
+        legacy_chain.upgrade(revision)
+        assert legacy_chain.revision() == revision

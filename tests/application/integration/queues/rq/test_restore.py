@@ -1,0 +1,221 @@
+"""Restoring what was cleared, on a real Redis: byte for byte, once, and nothing that is there again."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from rq.group import Group
+from rq.job import Job, JobStatus
+from rq.queue import Queue
+
+from pipestate.pipeline.planning import SubjectOutcome
+from pipestate.pipeline.queues import clear, restore
+from pipestate.pipeline.queues.config import QueueConfig
+from pipestate.pipeline.queues.depths import Figures, figures
+from pipestate.pipeline.queues.port import DamagedExport
+from pipestate.pipeline.queues.rq import RqQueues, connection
+from support.queue_scene import OCR, Scene, contents, lines
+
+OBSTACLES = QueueConfig().obstacles()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "cleared.jsonl"
+
+
+def clear_all(scene: Scene, file: Path) -> None:
+    queues = RqQueues(scene.redis)
+    clear.apply(queues, clear.plan(queues, OBSTACLES), file)
+
+
+def restore_all(scene: Scene, file: Path) -> list[SubjectOutcome]:
+    queues = RqQueues(scene.redis)
+    return [result.outcome for result in restore.apply(queues, restore.plan(queues, file))]
+
+
+def dumped(redis: Redis) -> dict[bytes, tuple[object, int]]:
+    """Every key with its value and the moment when it expires."""
+    now = int(time.time() * 1000)
+    ends = {key: redis.pttl(key) for key in redis.keys("*")}
+    return {
+        key: (value, ends[key] if ends[key] < 0 else round((now + ends[key]) / 1000))
+        for key, value in contents(redis).items()
+    }
+
+
+def same(before: dict[bytes, tuple[object, int]], after: dict[bytes, tuple[object, int]]) -> None:
+    """A second may pass between two looks at a key that expires."""
+    assert before.keys() == after.keys()
+    for key, (value, end) in before.items():
+        assert (key, value) == (key, after[key][0])
+        assert abs(end - after[key][1]) <= 2, key
+
+
+@pytest.mark.scene
+def test_the_scene_of_the_runbook_comes_back(scene: Scene, file: Path) -> None:
+    waiting, *_ = scene.bystanders()
+    failed = [scene.run(), scene.run(), *scene.fail_many(400)]
+    for site in range(82):
+        scene.defer(on=[waiting, *failed[site * 4 : site * 4 + 3]], meta={"site": site})
+    (gone, half) = scene.fail_many(2)
+    scene.redis.delete(gone.key, gone.dependents_key, f"rq:results:{gone.id}")
+    scene.redis.hdel(half.key, "data")
+    before = dumped(scene.redis)
+    clear_all(scene, file)
+    assert restore_all(scene, file) == [SubjectOutcome.RESTORED] * (82 + 404)
+    same(before, dumped(scene.redis))
+    assert set(restore_all(scene, file)) == {SubjectOutcome.EXISTS}
+    same(before, dumped(scene.redis))
+
+
+def test_a_restored_job_is_one_for_rq(scene: Scene, file: Path) -> None:
+    parent = scene.enqueue("ocr", OCR)
+    waiting = scene.defer(on=[parent], meta={"a": 1})
+    failed = scene.run(OCR, "a.ca.us", Path("x.pdf"))
+    clear_all(scene, file)
+    assert not Job.exists(failed.id, scene.redis)
+    restore_all(scene, file)
+    again = Job.fetch(failed.id, scene.redis)
+    assert (again.args, again.get_status()) == (("a.ca.us", Path("x.pdf")), JobStatus.FAILED)
+    result = again.latest_result()
+    assert result is not None
+    assert "Traceback" in str(result.exc_string)
+    again.requeue()
+    assert scene.queue("ocr").job_ids == [parent.id, failed.id]
+    # And the deferred one starts when its parent ends, as it would have without the clearing.
+    parent.set_status(JobStatus.FINISHED)
+    scene.queue("ocr").enqueue_dependents(parent)
+    assert scene.queue("compilation").job_ids == [waiting.id]
+
+
+def test_a_group_gets_its_job_back(scene: Scene, file: Path) -> None:
+    (job,) = Group.create(scene.redis, "pages").enqueue_many(
+        scene.queue("ocr"), [Queue.prepare_data(OCR, ("a.ca.us",))]
+    )
+    scene.queue("ocr").remove(job)
+    with scene.redis.pipeline() as pipeline:
+        job.set_status(JobStatus.FAILED, pipeline=pipeline)
+        job._handle_failure("killed", pipeline)
+        pipeline.execute()
+    before = dumped(scene.redis)
+    clear_all(scene, file)
+    assert scene.redis.keys("rq:group*") == []
+    restore_all(scene, file)
+    same(before, dumped(scene.redis))
+
+
+def test_bytes_that_are_no_text_come_back(queues_url: str, scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    scene.redis.hset(job.key, mapping={b"odd\xff": b"\x00\xfe", b"meta": b"\x80"})
+    scene.redis.xadd(f"rq:results:{job.id}", {b"\xff": b"\xfe\x00"})
+    scene.redis.sadd(job.dependents_key, b"\xe9")
+    before = contents(scene.redis)
+    with connection.connected(queues_url) as redis:
+        clear_all(Scene(redis), file)
+        restore_all(Scene(redis), file)
+    assert contents(scene.redis) == before
+
+
+def test_an_id_that_is_no_text_is_cleared_and_comes_back(queues_url: str, scene: Scene, file: Path) -> None:
+    scene.redis.zadd("rq:failed:ocr", {b"caf\xe9": 7.25})
+    before = contents(scene.redis)
+    with connection.connected(queues_url) as redis:
+        odd = Scene(redis)
+        clear_all(odd, file)
+        assert contents(scene.redis) == {}
+        assert restore_all(odd, file) == [SubjectOutcome.RESTORED]
+    assert contents(scene.redis) == before
+
+
+def test_a_job_that_was_enqueued_again_is_left_alone(scene: Scene, file: Path) -> None:
+    first, second = scene.fail_many(2)
+    clear_all(scene, file)
+    scene.enqueue("ocr", OCR, "b.ca.us", job_id=first.id)
+    assert sorted(restore_all(scene, file)) == [SubjectOutcome.EXISTS, SubjectOutcome.RESTORED]
+    assert Job.fetch(first.id, scene.redis).args == ("b.ca.us",)
+    assert scene.redis.zrange("rq:failed:ocr", 0, -1) == [second.id.encode()]
+
+
+def test_what_would_have_expired_does_not_come_back(scene: Scene, file: Path) -> None:
+    dying, lasting = scene.fail_many(2)
+    scene.redis.pexpire(dying.key, 300)
+    scene.redis.pexpire(f"rq:results:{lasting.id}", 300)
+    clear_all(scene, file)
+    time.sleep(0.4)
+    plan = restore.plan(RqQueues(scene.redis), file)
+    outcomes = {result.subject.job.id: result.outcome for result in plan.expected}
+    assert outcomes == {dying.id: SubjectOutcome.EXPIRED, lasting.id: SubjectOutcome.RESTORED}
+    assert restore_all(scene, file).count(SubjectOutcome.RESTORED) == 1
+    assert Job.exists(lasting.id, scene.redis)
+    assert not Job.exists(dying.id, scene.redis)
+    assert scene.redis.exists(f"rq:results:{lasting.id}") == 0
+
+
+def test_what_expires_later_expires_at_the_same_moment(scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    scene.redis.pexpire(job.key, 90_000)
+    before = time.time() * 1000 + scene.redis.pttl(job.key)
+    clear_all(scene, file)
+    time.sleep(0.3)
+    restore_all(scene, file)
+    assert abs(time.time() * 1000 + scene.redis.pttl(job.key) - before) < 100
+
+
+def test_the_runs_of_a_dead_worker_stay_away(scene: Scene, file: Path) -> None:
+    from rq.executions import Execution
+
+    (job,) = scene.fail_many(1)
+    with scene.redis.pipeline() as pipeline:
+        Execution.create(job, 600, pipeline)
+        pipeline.execute()
+    clear_all(scene, file)
+    restore_all(scene, file)
+    assert scene.redis.keys("rq:execution*") == []
+    assert scene.redis.zcard("rq:wip:ocr") == 0
+
+
+def test_of_two_lines_for_a_job_the_last_counts(scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    queues = RqQueues(scene.redis)
+    first = clear.plan(queues, OBSTACLES)
+
+    def change(_number: int) -> None:
+        scene.redis.hset(job.key, "description", "another")
+
+    assert [result.outcome for result in clear.apply(queues, first, file, on_exported=change)] == ["changed"]
+    before = contents(scene.redis)
+    clear_all(scene, file)
+    assert len(lines(file)) == 2
+    assert restore_all(scene, file) == [SubjectOutcome.RESTORED]
+    assert contents(scene.redis) == before
+
+
+def test_a_restored_job_can_be_cleared_again(scene: Scene, file: Path) -> None:
+    scene.defer(on=scene.fail_many(3))
+    clear_all(scene, file)
+    restore_all(scene, file)
+    plan = clear.plan(RqQueues(scene.redis), OBSTACLES)
+    assert figures(result.subject for result in plan.to_do) == Figures(1, 3)
+    clear_all(scene, file)
+    assert contents(scene.redis) == {b"rq:queues": contents(scene.redis)[b"rq:queues"]}
+
+
+@pytest.mark.parametrize("missing", ["data", "results", "score", "dependency_ids", "expires_at"])
+def test_a_line_without_what_restores_it_is_refused_before_anything_is_written(
+    scene: Scene, file: Path, missing: str
+) -> None:
+    from pipestate.pipeline.queues.clear import _digest
+
+    scene.fail_many(2)
+    clear_all(scene, file)
+    first, second = lines(file)
+    del second[missing], second["sha256"]
+    file.write_text(f"{json.dumps(first)}\n{json.dumps({**second, 'sha256': _digest(second)})}\n")
+    with pytest.raises(
+        DamagedExport, match=r"cleared.jsonl:2: this job cannot be read .*nothing was restored"
+    ):
+        restore_all(scene, file)
+    assert scene.redis.zcard("rq:failed:ocr") == 0

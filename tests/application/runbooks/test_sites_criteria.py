@@ -1,0 +1,107 @@
+"""Criteria of sites-consolidation, followed through commands: the week of soak, the release, the rollback."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from application.runbooks.sites_consolidation_cases import PAGE
+from pipestate.gate import GateClosed
+from pipestate.verify.report import Outcome
+from support.alembic_runs import ROOT, Chain
+from support.healthy_database import build_healthy, refresh
+from support.programs import run_program
+from support.servers import Database, Postgres, Sqlite
+from support.sql_times import run_timed
+from support.verdicts import rows_of, verdict
+
+RUNBOOK = PAGE.runbook
+ROLLBACK = "sites-consolidation/rollback"
+
+
+def pipestate(database: Database, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PIPESTATE_DATABASE_URL": database.text}
+    return run_program(["pipestate", *arguments], cwd=ROOT, environment=environment)
+
+
+@pytest.fixture
+def ready(bed: Postgres | Sqlite) -> Iterator[Database]:
+    with PAGE.copy(bed, "readiness") as database:
+        yield database
+
+
+@pytest.mark.parametrize(
+    ("check", "statement"),
+    [
+        (
+            "stuck-sites",
+            "UPDATE sites SET updated_at = <3 hours ago> WHERE subdomain = 'site010.example.gov'",
+        ),
+        (
+            "health-score",
+            "UPDATE sites SET current_stage = 'ocr', updated_at = NULL WHERE subdomain LIKE 'site1%'",
+        ),
+    ],
+)
+def test_a_day_with_stuck_sites_ends_the_week_of_soak(ready: Database, check: str, statement: str) -> None:
+    assert verdict(ready, RUNBOOK, "readiness/soak").outcome is Outcome.PASSED
+    run_timed(ready, statement)
+    done = pipestate(ready, "verify", RUNBOOK.name, "--phase", "backfill", "--record")
+    assert done.returncode == 1, done.stderr
+    run_timed(ready, "UPDATE sites SET current_stage = 'completed', updated_at = <1 minutes ago>")
+    found = verdict(ready, RUNBOOK, "readiness/soak")
+    assert found.outcome is Outcome.FAILED
+    assert ("the gate was closed", check) in {(row[0], row[3]) for row in rows_of(found)}
+
+
+@pytest.mark.parametrize(("at", "contract"), [("0005", "0006"), ("0006", "0007")])
+def test_no_contract_before_the_deployed_version_is_signed_off(
+    bed: Postgres | Sqlite, at: str, contract: str
+) -> None:
+    def build(database: Database) -> None:
+        build_healthy(database, at)
+
+    database = bed.copy_of(f"unsigned-{at}", build)
+    refresh(database)
+    database.run("DELETE FROM pipestate.attestation WHERE name = 'old-columns-unread'")
+    chain = Chain(database)
+    with pytest.raises(GateClosed, match="old-columns-unread: not signed off within 14d"):
+        chain.upgrade(contract)
+    assert chain.revision() == at
+    done = pipestate(database, "attest", "old-columns-unread", "--by", "ops@example.com")
+    assert done.returncode == 0, done.stderr
+    chain.upgrade(contract)
+    assert chain.revision() == contract
+    bed.drop(database)
+
+
+def test_the_rollback_is_verified_by_its_own_gate(ready: Database) -> None:
+    """Sites change and come while the old account is away; the downgrade derives what it lacks."""
+    assert pipestate(ready, "gate", ROLLBACK).returncode == 0, "the previous release still runs here"
+    Chain(ready).upgrade("head")
+    assert pipestate(ready, "gate", ROLLBACK).returncode == 2, "past"
+    run_timed(
+        ready,
+        "UPDATE pipestate.run SET recorded_at = <5 minutes ago> WHERE event = 'upgrade'",
+        "UPDATE sites SET current_stage = 'deploy', updated_at = CURRENT_TIMESTAMP "
+        "WHERE subdomain = 'site010.example.gov'",
+        "INSERT INTO sites (subdomain, current_stage, updated_at) "
+        "VALUES ('new.example.gov', 'completed', CURRENT_TIMESTAMP)",
+    )
+    Chain(ready).downgrade("0005")
+    done = pipestate(ready, "gate", ROLLBACK)
+    assert done.returncode == 0, done.stdout
+    ready.run("DELETE FROM site_progress WHERE subdomain = 'new.example.gov'")
+    done = pipestate(ready, "gate", ROLLBACK)
+    assert done.returncode == 1
+    assert "new.example.gov" in done.stdout
+    ready.run("ALTER TABLE sites DROP COLUMN last_deployed")
+    assert "last_deployed" in pipestate(ready, "gate", ROLLBACK).stdout
+
+
+def test_an_application_that_never_had_a_column_is_not_told_to_restore_it(chain: Chain) -> None:
+    """Before the contract the phase is part of every `verify` at 0005."""
+    chain.upgrade("0005")
+    chain.database.run("ALTER TABLE sites DROP COLUMN last_deployed")
+    assert pipestate(chain.database, "gate", ROLLBACK).returncode == 0

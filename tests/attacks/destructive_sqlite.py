@@ -1,0 +1,150 @@
+"""The same for SQLite: a file with rows, ways to destroy some of them, and revisions that lose nothing."""
+
+from attacks.destructive import sql
+from support.servers import Database
+
+ENVIRONMENTS = (
+    ("generic", None),
+    ("per_migration", None),
+    ("own_transaction", None),
+    ("handed_over", None),
+    ("swallowing", None),
+    ("autocommit", None),
+    ("not_transactional", None),
+    ("multidb", None),
+    ("asynchronous", "aiosqlite"),
+    ("run", None),
+)
+SETUP = (
+    "CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)",
+    "INSERT INTO alembic_version VALUES ('a0')",
+    "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, total NUMERIC(10, 2), at DATETIME, ratio REAL, code VARCHAR(20))",
+    "INSERT INTO orders VALUES (1, 'a', 1.5, '2026-01-01 10:00:00', 0.5, '12'), (2, 'b', 2.5, '2026-01-02 11:00:00', 0.25, '34')",
+    "CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER REFERENCES orders ON DELETE CASCADE)",
+    "INSERT INTO items VALUES (1, 1), (2, 2)",
+    "CREATE TABLE hollow (id INTEGER PRIMARY KEY, word TEXT)",
+    "CREATE VIEW notes AS SELECT 1 AS one",
+    "CREATE INDEX items_ix ON items (order_id)",
+)
+
+
+def everything(database: Database) -> list[object]:
+    """All definitions and rows, for a comparison."""
+    found: list[object] = [database.rows("SELECT name, sql FROM sqlite_master ORDER BY name")]
+    return found + [database.rows(f"SELECT * FROM {table}") for table in ("orders", "items")]
+
+
+def batch(table: str, *calls: str, options: str = "") -> str:
+    lines = "".join(f"\n    batch.{call}" for call in calls)
+    return f"with op.batch_alter_table({table!r}{options}) as batch:{lines}"
+
+
+FORMS = {
+    "op.drop_table": "op.drop_table('items')",
+    "raw drop": sql('DROP TABLE IF EXISTS "items"'),
+    "drop column": sql("ALTER TABLE orders DROP COLUMN code"),
+    "batch drop column": batch("orders", "drop_column('note')"),
+    "rename, then drop": sql("ALTER TABLE items RENAME TO old", "DROP TABLE old"),
+    "delete, then drop": sql("DELETE FROM items", "DROP TABLE items"),
+    "drop and create": sql(
+        "DROP TABLE items", "CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER)"
+    ),
+    "drop and create smaller": sql(
+        "DROP TABLE items", "CREATE TABLE items (id INTEGER PRIMARY KEY)", "INSERT INTO items VALUES (1)"
+    ),
+    "copy without a column": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY)",
+        "INSERT INTO new SELECT id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "copy under another name": sql("CREATE TABLE copied AS SELECT * FROM items", "DROP TABLE items"),
+    "replace by a view": sql("DROP TABLE items", "CREATE VIEW items AS SELECT 1 AS id, 1 AS order_id"),
+    "text to integer": batch("orders", "alter_column('note', type_=sa.Integer)"),
+    "time to date": batch("orders", "alter_column('at', type_=sa.Date)"),
+    "real to integer": batch("orders", "alter_column('ratio', type_=sa.Integer)"),
+    "number to integer": batch("orders", "alter_column('total', type_=sa.Integer)"),
+    "below a savepoint": "with op.get_bind().begin_nested():\n    op.drop_table('items')",
+    "commit by text": sql("DROP TABLE items", "COMMIT"),
+    "commit of the connection": "op.drop_table('items')\nop.get_bind().commit()",
+    "error swallowed": "try:\n    op.drop_table('items')\nexcept Exception:\n    pass",
+    "after it raises": "op.drop_table('items')\nraise RuntimeError('boom')",
+    "raw driver": "op.get_bind().connection.cursor().execute('DROP TABLE items')",
+    "drop and add the column": sql(
+        "ALTER TABLE orders DROP COLUMN code", "ALTER TABLE orders ADD COLUMN code VARCHAR(20)"
+    ),
+    "drop and add the column in a batch": batch(
+        "orders", "drop_column('code')", "add_column(sa.Column('code', sa.String(20)))"
+    ),
+    "copy with a column left out": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new (id) SELECT id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "created as nothing": sql(
+        "CREATE TABLE new AS SELECT * FROM items WHERE 0",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "renamed away, created empty, dropped": sql(
+        "ALTER TABLE items RENAME TO gone",
+        "CREATE TABLE items (id INTEGER, order_id INTEGER)",
+        "DROP TABLE gone",
+    ),
+    "main": sql("DROP TABLE main.items"),
+}
+HARMLESS = {
+    "nothing": "pass",
+    "new table": sql("CREATE TABLE fresh (id INTEGER)"),
+    "new column": "op.add_column('orders', sa.Column('fresh', sa.Text))",
+    "batch, new column": batch(
+        "items", "add_column(sa.Column('fresh', sa.Text))", options=", recreate='always'"
+    ),
+    "batch, renamed column": batch("orders", "alter_column('code', new_column_name='label')"),
+    "batch, wider type": batch("orders", "alter_column('code', type_=sa.String(40), nullable=False)"),
+    "batch of the parent, foreign keys off": sql("PRAGMA foreign_keys = OFF")
+    + "\n"
+    + batch("orders", "alter_column('code', nullable=False)"),
+    "renamed table": "op.rename_table('items', 'things')",
+    "renamed table, then batch": "op.rename_table('items', 'things')\n"
+    + batch("things", "add_column(sa.Column('fresh', sa.Text))", options=", recreate='always'"),
+    "renamed column": sql("ALTER TABLE items RENAME COLUMN order_id TO of_order"),
+    "create, copy, drop, rename": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER, more TEXT)",
+        "INSERT INTO new (id, order_id) SELECT id, order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "empty table": sql("DROP TABLE hollow"),
+    "column of an empty table": sql("ALTER TABLE hollow DROP COLUMN word"),
+    "temporary table": sql("CREATE TEMP TABLE t AS SELECT * FROM orders", "DROP TABLE t"),
+    "view": sql("DROP VIEW notes"),
+    "index": sql("DROP INDEX items_ix"),
+    "created and dropped": sql("CREATE TABLE t AS SELECT * FROM items", "DROP TABLE t"),
+    "added and dropped": sql(
+        "ALTER TABLE orders ADD COLUMN tmp TEXT",
+        "UPDATE orders SET tmp = 'x'",
+        "ALTER TABLE orders DROP COLUMN tmp",
+    ),
+    "rows deleted": sql("DELETE FROM items"),
+    "create as, drop, rename": sql(
+        "CREATE TABLE new AS SELECT * FROM items", "DROP TABLE items", "ALTER TABLE new RENAME TO items"
+    ),
+    "column by copy": sql(
+        "ALTER TABLE orders ADD COLUMN label TEXT",
+        "UPDATE orders SET label = code",
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders RENAME COLUMN label TO code",
+    ),
+    "insert without a list": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new SELECT * FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "renamed away, created empty": sql(
+        "ALTER TABLE items RENAME TO old", "CREATE TABLE items (id INTEGER, order_id INTEGER)"
+    ),
+    "trigger": sql("CREATE TRIGGER t AFTER INSERT ON items BEGIN SELECT 1; END", "DROP TRIGGER t"),
+}

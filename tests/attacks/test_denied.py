@@ -1,0 +1,330 @@
+"""Nothing is lost under the guard, however a revision destroys it, in every transaction mode and with each driver.
+
+A revision that loses nothing is not refused. PIPESTATE_TEST_LONG=1 tries every form in every mode with every driver.
+"""
+
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+from attacks import destructive, destructive_sqlite, harmless
+from attacks.destructive import sql
+from attacks.guarded import ENVIRONMENTS, Guarded, open_guarded
+from attacks.psql import feed
+from attacks.sessions import wait_until
+from support.long_form import LONG, times
+from support.servers import Database, Postgres, Sqlite
+
+EVERY = [(name, driver) for name, drivers in ENVIRONMENTS.items() for driver in drivers]
+# Where the transaction is somebody else's, Alembic itself refuses an autocommit_block(), and a COMMIT ends the lock.
+LENT = ("own_transaction", "multidb", "handed_over", "swallowing")
+NOT_IN_LENT = ("autocommit_block", "'COMMIT'")
+
+
+def in_turn(forms: dict[str, str], *, short: int) -> dict[str, list[tuple[str, str]]]:
+    """Give each form some of the modes, so that all of them together meet all modes."""
+    turn = cycle(EVERY)
+    return {form: EVERY if LONG else [next(turn) for _ in range(short)] for form in forms}
+
+
+TURNS = in_turn(destructive.FORMS, short=2)
+HARMLESS_TURNS = in_turn(harmless.HARMLESS, short=2)
+
+
+@pytest.fixture(scope="module")
+def world(postgres: Postgres) -> Iterator[Database]:
+    """One database for all forms: none of them may change it."""
+    database = postgres.copy_of("destroyed", lambda fresh: fresh.run(*destructive.SETUP))
+    yield database
+    postgres.drop(database)
+
+
+def fill(fresh: Database) -> None:
+    fresh.run(*destructive.SETUP, *harmless.SETUP)
+
+
+@pytest.fixture
+def own_world(postgres: Postgres) -> Iterator[Database]:
+    """A database of one test."""
+    database = postgres.copy_of("harmless", fill)
+    yield database
+    postgres.drop(database)
+
+
+@pytest.fixture
+def project(own_world: Database, tmp_path: Path) -> Guarded:
+    return started(own_world, tmp_path)
+
+
+def started(database: Database, to: Path) -> Guarded:
+    """Open the project, at its first revision."""
+    project = open_guarded(to, database)
+    project.write("a0", "pass")
+    return project
+
+
+def said_by(project: Guarded) -> str | None:
+    """Run all revisions; return what stopped them, be it an error of somebody else's."""
+    try:
+        return project.attempt()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def is_stopped_otherwise(form: str, environment: str) -> bool:
+    """Say whether something else than the comparison stops a form."""
+    if any(words in form for words in ("in one text", "after it raises", "commits by itself")):
+        return True
+    return environment in LENT and any(word in destructive.FORMS[form] for word in (*NOT_IN_LENT, "commit()"))
+
+
+@pytest.mark.parametrize("form", destructive.FORMS)
+def test_it_is_refused_and_undone(form: str, world: Database, tmp_path: Path) -> None:
+    project = started(world, tmp_path)
+    project.write("b1", destructive.FORMS[form])
+    before = destructive.everything(world)
+    for environment, driver in TURNS[form]:
+        project.use(environment, driver)
+        said = said_by(project)
+        assert said is not None, (environment, driver)
+        assert " loses " in said or is_stopped_otherwise(form, environment), (environment, driver, said)
+        assert destructive.everything(world) == before, (environment, driver, said)
+        assert project.version() == "a0", (environment, driver, said)
+
+
+@pytest.mark.parametrize("form", harmless.HARMLESS)
+def test_what_loses_nothing_is_not_refused(form: str, postgres: Postgres, tmp_path: Path) -> None:
+    body = harmless.HARMLESS[form]
+    for number, (environment, driver) in enumerate(HARMLESS_TURNS[form]):
+        if environment in LENT and any(word in body for word in NOT_IN_LENT):
+            continue
+        database = postgres.copy_of("harmless", fill)
+        project = started(database, tmp_path / str(number))
+        project.write("b1", body)
+        project.use(environment, driver)
+        assert (said_by(project), project.version()) == (None, "b1"), (environment, driver)
+        postgres.drop(database)
+
+
+@pytest.mark.parametrize("form", destructive_sqlite.FORMS)
+def test_a_file_loses_nothing(form: str, sqlite: Sqlite, tmp_path: Path) -> None:
+    modes = destructive_sqlite.ENVIRONMENTS
+    for environment, driver in modes[: times(len(modes), long=len(modes))]:
+        database = sqlite.create()
+        database.run(*destructive_sqlite.SETUP)
+        before = destructive_sqlite.everything(database)
+        project = started(database, tmp_path / environment)
+        project.write("b1", destructive_sqlite.FORMS[form])
+        project.use(environment, driver)
+        said = said_by(project)
+        assert said is not None, environment
+        assert destructive_sqlite.everything(database) == before, (environment, said)
+        assert project.version() == "a0", (environment, said)
+        sqlite.drop(database)
+
+
+@pytest.mark.parametrize("form", destructive_sqlite.HARMLESS)
+def test_what_loses_nothing_is_not_refused_in_a_file(form: str, sqlite: Sqlite, tmp_path: Path) -> None:
+    for environment, driver in destructive_sqlite.ENVIRONMENTS:
+        database = sqlite.create()
+        database.run(*destructive_sqlite.SETUP)
+        project = started(database, tmp_path / environment)
+        project.write("b1", destructive_sqlite.HARMLESS[form])
+        project.use(environment, driver)
+        assert (said_by(project), project.version()) == (None, "b1"), environment
+        sqlite.drop(database)
+
+
+def test_a_database_is_not_dropped_behind_a_comment(project: Guarded) -> None:
+    """DROP DATABASE refuses a transaction, and so a comparison: it does not run without one."""
+    victim = f"{project.database.url.database}_victim"
+    admin = create_engine(project.database.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {victim}")
+        statement = sql(f"-- old\nDROP DATABASE {victim}")
+        project.write("b1", f"with op.get_context().autocommit_block():\n    {statement}")
+        said = said_by(project)
+        connection.exec_driver_sql(f"DROP DATABASE {victim}")  # it must be there
+    assert said is not None
+    assert project.version() == "a0"
+
+
+def test_a_table_without_statistics_is_not_emptied_by_a_function(project: Guarded) -> None:
+    """The planner knows no number of rows before ANALYZE; the server has counted them."""
+    database = project.database
+    database.run(
+        "CREATE TABLE fresh (id int) WITH (autovacuum_enabled = off)",
+        "CREATE FUNCTION refill() RETURNS void LANGUAGE plpgsql AS 'BEGIN TRUNCATE fresh; INSERT INTO fresh VALUES (9); END'",
+    )
+    feed(
+        database, "INSERT INTO fresh SELECT generate_series(1, 5000)"
+    )  # a session that ends has its rows counted
+    counted = "SELECT pg_stat_get_live_tuples('fresh'::regclass)"
+    wait_until(lambda: database.value(counted) == 5000, "the rows are counted")
+    project.write("b1", sql("SELECT refill()"))
+    said = said_by(project)
+    assert "loses the rows of fresh (about 5,000 rows)" in str(said)
+    assert database.value("SELECT count(*) FROM fresh") == 5000
+
+
+# --- Over several revisions -------------------------------------------------------------------------
+
+COPIED = harmless.HARMLESS["create, copy, drop, rename"]
+LATER = {
+    "a copy in the place of the table": (COPIED, "op.drop_table('items')"),
+    "a copy of a column in its place": (
+        harmless.HARMLESS["a column by copy"],
+        "op.drop_column('orders', 'big')",
+    ),
+    "rows deleted before": (sql("DELETE FROM items"), "op.drop_table('items')"),
+    "detached before": (harmless.HARMLESS["detached partition"], "op.drop_table('events_1')"),
+    "renamed before": ("op.rename_table('items', 'things')", "op.drop_table('things')"),
+}
+
+
+@pytest.mark.parametrize("environment", ["generic", "per_migration", "asynchronous"])
+@pytest.mark.parametrize("form", LATER)
+def test_an_earlier_revision_makes_no_drop_free(form: str, environment: str, project: Guarded) -> None:
+    first, second = LATER[form]
+    project.write("b1", first)
+    project.write("c2", second)
+    project.use(environment, "asyncpg" if environment == "asynchronous" else "psycopg2")
+    said = said_by(project)
+    assert said is not None
+    assert "revision c2 loses" in said
+    assert project.version() == ("a0" if environment == "generic" else "b1")
+
+
+def test_what_the_run_has_created_is_free(project: Guarded) -> None:
+    project.write(
+        "b1",
+        sql("CREATE TABLE t AS SELECT * FROM orders", "ALTER TABLE orders ADD COLUMN tmp text DEFAULT 'x'"),
+    )
+    project.write("c2", sql("DROP TABLE t", "ALTER TABLE orders DROP COLUMN tmp"))
+    assert project.attempt() is None
+
+
+def test_a_fresh_database_upgrades_from_base_in_silence(pg: Database, tmp_path: Path) -> None:
+    project = open_guarded(tmp_path, pg)
+    project.write(
+        "a1", sql("CREATE TABLE orders (id integer, note text)", "INSERT INTO orders VALUES (1, 'a')")
+    )
+    project.write("b2", sql("ALTER TABLE orders DROP COLUMN note"))
+    project.write("c3", sql("DROP TABLE orders"))
+    assert project.attempt() is None
+
+
+# --- The sentence, and the ways on --------------------------------------------------------------------
+
+
+def test_the_sentence_names_what_would_be_lost_and_the_ways_on(project: Guarded) -> None:
+    project.write("b1", sql("DROP TABLE items", "ALTER TABLE orders DROP COLUMN code, DROP COLUMN big"))
+    assert project.attempt() == (
+        "the upgrade of revision b1 loses the table items (about 1,993 rows) and the columns big, code of orders (about 3 "
+        "rows), so it was rolled back. To go on, put it behind a gate: pipestate revision --contract RUNBOOK/PHASE "
+        "--drop-column orders.big --drop-column orders.code --drop-table items; or give a reason: alembic -x "
+        'force="reason" upgrade …'
+    )
+
+
+def test_the_way_down_is_denied_likewise(project: Guarded) -> None:
+    project.write("b1", "pass", down="op.drop_table('items')")
+    assert project.attempt() is None
+    said = project.attempt("downgrade", "a0")
+    assert said is not None
+    assert said.startswith(
+        "the downgrade of revision b1 loses the table items (about 1,993 rows), so it was rolled back"
+    )
+    assert "--contract" not in said
+    assert project.version() == "b1"
+
+
+@pytest.mark.parametrize("environment", ["generic", "asynchronous", "autocommit", "per_migration"])
+def test_a_reason_goes_through_and_is_kept(
+    environment: str, project: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.write("b1", "install_ledger()", top="from pipestate.ddl import install_ledger")
+    project.write("c2", "op.drop_table('items')")
+    project.use(environment, "asyncpg" if environment == "asynchronous" else "psycopg2")
+    assert project.attempt(x=("force=nobody\x1b[31m reads it",)) is None
+    rows = project.database.rows("SELECT event, revision, reason FROM pipestate.run WHERE event = 'force'")
+    assert rows == [
+        ("force", "c2", "loses the table items (about 1,993 rows): nobody\x1b[31m reads it"),
+    ]
+    applied = project.database.rows(
+        "SELECT revision, dropped, reason FROM pipestate.run WHERE event = 'upgrade' ORDER BY id"
+    )
+    assert applied == [
+        ("b1", None, None),
+        ("c2", [{"kind": "table", "name": "items", "rows": 1993}], "nobody\x1b[31m reads it"),
+    ]
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "pipestate"]
+    assert line.endswith("and is forced: nobody\\x1b[31m reads it")
+
+
+def test_an_empty_reason_is_none(project: Guarded) -> None:
+    project.write("b1", "op.drop_table('items')")
+    said = project.attempt(x=("force= ",))
+    assert said == "-x force= is empty: it takes a reason to go through a closed gate"
+    assert project.database.value("SELECT count(*) FROM items") == 1993
+
+
+@pytest.mark.parametrize("where", ["environment", "ini", "pyproject"])
+def test_a_laptop_is_warned(
+    where: str, project: Guarded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if where == "environment":
+        monkeypatch.setenv("PIPESTATE_ENFORCE", "warn")
+    elif where == "ini":
+        ini = project.root / "alembic.ini"
+        ini.write_text(ini.read_text() + "enforce = warn\n")
+    else:
+        (project.root / "pyproject.toml").write_text('[tool.pipestate]\nenforce = "warn"\n')
+    project.write("b1", "op.drop_table('items')")
+    assert project.attempt() is None
+    assert "revision b1 loses the table items (about 1,993 rows); losses are not enforced here" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("enforce = never", "enforce = never in [pipestate], or PIPESTATE_ENFORCE: write on or warn"),
+        ("lock_timeout = 5", "lock_timeout = 5 in [pipestate]: write a duration as 500ms, 1s or 5m"),
+        ("lock_timeout = 0s", "lock_timeout = 0s in [pipestate]: write a duration as 500ms, 1s or 5m"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_a_sentence(line: str, said: str, project: Guarded) -> None:
+    ini = project.root / "alembic.ini"
+    ini.write_text(ini.read_text() + line + "\n")
+    project.write("b1", "op.drop_table('items')")
+    assert project.attempt() == said
+    assert project.version() == "a0"
+
+
+def test_revisions_up_to_since_are_not_judged(project: Guarded) -> None:
+    env = project.root / "migrations" / "env.py"
+    env.write_text(env.read_text().replace("guard(context)", "guard(context, since='b1')"))
+    project.write("b1", "op.drop_table('cache')")
+    project.write("c2", "op.drop_table('items')")
+    said = project.attempt()
+    assert said is not None
+    assert "revision c2 loses the table items" in said
+    assert project.attempt(to="b1") is None
+
+
+def test_since_must_be_a_revision(project: Guarded) -> None:
+    env = project.root / "migrations" / "env.py"
+    env.write_text(env.read_text().replace("guard(context)", "guard(context, since='nowhere')"))
+    project.write("b1", "pass")
+    assert project.attempt() == (
+        "guard(context, since='nowhere'): this chain has no such revision; name one of its own"
+    )
+
+
+def test_fewer_rows_than_before_are_a_warning(project: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    project.write("b1", COPIED.replace("FROM items", "FROM items LIMIT 5"))
+    assert project.attempt() is None
+    assert "the new table items has fewer rows than the old one had, about 1,993" in caplog.text

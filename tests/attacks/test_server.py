@@ -1,0 +1,120 @@
+"""A gate calls procedures of the ledger: only those that this pipestate ships, and only those of a trusted owner."""
+
+import pytest
+
+from attacks import attacked
+from attacks.conftest import MakeRole
+from attacks.orders import AT_B2, AT_D4, approve, assert_refused, state_of
+from attacks.project import Project
+from attacks.psql import feed, without_psql_commands
+from attacks.test_looks import Way, both_ways
+
+REPLACED = """CREATE OR REPLACE PROCEDURE pipestate.{name}(revision text, checks integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$ BEGIN
+  PERFORM set_config('pipestate.gate', revision, true); END $$"""
+ALTERED = {
+    "a body": (REPLACED.format(name="judge_gate"),),
+    "the rights of its owner": ("ALTER PROCEDURE pipestate.judge_gate(text, integer) SECURITY DEFINER",),
+    "its search_path": ("ALTER PROCEDURE pipestate.judge_gate(text, integer) SET search_path = public",),
+    "another one of the same name": (
+        "CREATE FUNCTION pipestate.gate_state(text, varchar) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$",
+    ),
+    "one that is gone": ("DROP PROCEDURE pipestate.require_step(text, integer)",),
+    "an older version": (
+        "CREATE OR REPLACE FUNCTION pipestate.runtime() RETURNS integer LANGUAGE sql "
+        "SET search_path = pg_catalog, pg_temp AS $$ SELECT 0 $$",
+    ),
+    "a newer version": (
+        "CREATE OR REPLACE FUNCTION pipestate.runtime() RETURNS integer LANGUAGE sql "
+        "SET search_path = pg_catalog, pg_temp AS $$ SELECT 99 $$",
+    ),
+}
+SAID = {
+    "an older version": "are older (version 0)",
+    "a newer version": "are newer (version 99) than this pipestate",
+}
+
+
+@both_ways
+def test_without_a_ledger_a_gate_says_how_to_install_one(gated: Project, way: Way) -> None:
+    approve(gated)
+    gated.database.run("DROP SCHEMA pipestate CASCADE")
+    said = way(gated)
+    assert "this database has no ledger: run `pipestate ledger install`" in said
+    assert "Traceback" not in said
+    assert state_of(gated.database) == AT_B2
+    attacked.install_ledger(gated.database, gated.root)
+    said = way(gated)
+    assert state_of(gated.database) == AT_D4, said
+
+
+@pytest.mark.parametrize("altered", ALTERED)
+def test_functions_that_are_not_the_shipped_ones_open_nothing(gated: Project, altered: str) -> None:
+    gated.database.run(*ALTERED[altered])
+    done = gated.alembic("upgrade", "head")
+    assert_refused(done, gated.database, SAID.get(altered, "functions of the ledger were altered"))
+    if altered != "a newer version":
+        assert "pipestate ledger install" in done.stderr
+    said = feed(gated.database, gated.script("b2:head"))
+    assert "are not those that this script was written for" in said
+    assert "pipestate ledger install" in said
+    assert state_of(gated.database) == AT_B2
+
+
+@pytest.mark.parametrize("altered", [name for name in ALTERED if name != "a newer version"])
+def test_installing_the_ledger_again_puts_them_right(gated: Project, altered: str) -> None:
+    gated.database.run(*ALTERED[altered])
+    if altered == "another one of the same name":
+        gated.database.run("DROP FUNCTION pipestate.gate_state(text, varchar)")
+    attacked.install_ledger(gated.database, gated.root)
+    approve(gated)
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
+
+
+@both_ways
+def test_a_procedure_of_somebody_else_is_not_called(gated: Project, make_role: MakeRole, way: Way) -> None:
+    """Its body is the shipped one; its owner may replace it at any moment."""
+    approve(gated)
+    stranger = make_role(gated.database).url.username
+    gated.database.run(f"ALTER PROCEDURE pipestate.judge_gate(text, integer) OWNER TO {stranger}")
+    said = way(gated)
+    assert f"pipestate.judge_gate() belongs to {stranger}" in said
+    assert state_of(gated.database) == AT_B2
+
+
+def test_nobody_else_may_call_them(gated: Project, make_role: MakeRole) -> None:
+    role = make_role(gated.database).url.username
+    callable_by_all = gated.database.rows(
+        f"SELECT proname FROM pg_proc WHERE pronamespace = 'pipestate'::regnamespace AND has_function_privilege('{role}', oid, 'EXECUTE')"
+    )
+    # Views of the ledger call these three: they read the catalogue alone.
+    assert {str(row[0]) for row in callable_by_all} <= {
+        "schema_definitions",
+        "schema_method",
+        "this_database",
+    }
+
+
+def test_every_procedure_runs_with_the_rights_of_who_calls_it(gated: Project) -> None:
+    found = gated.database.rows(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'pipestate'::regnamespace AND (prosecdef OR provolatile <> 'v') "
+        "AND proname NOT IN ('schema_definitions', 'schema_method', 'this_database')"
+    )
+    assert found == []
+
+
+@pytest.mark.parametrize("call", ["judge_gate('c3', 2)", "evaluate_again('c3')", "pass_gate('c3')"])
+def test_a_call_by_itself_leaves_no_mark(gated: Project, call: str) -> None:
+    said = feed(gated.database, f"BEGIN;\nCALL pipestate.{call};\nCOMMIT;\n")
+    assert "an earlier part of this gate failed or was left out" in said
+
+
+def test_a_check_that_is_left_out_closes_the_gate(gated: Project) -> None:
+    """Of two checks the one that fails is cut out of the script, or its number is given to the other."""
+    script = without_psql_commands(gated.script("b2:head"))
+    begin = script.index("CALL pipestate.evaluate_check('c3', 2")
+    end = script.index("CALL pipestate.judge_gate")
+    for cut in (script[:begin] + script[end:], script.replace("judge_gate('c3', 2)", "judge_gate('c3', 1)")):
+        feed(gated.database, cut, "-v", "ON_ERROR_ROLLBACK=on")
+        assert state_of(gated.database) == AT_B2

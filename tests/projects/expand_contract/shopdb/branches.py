@@ -1,0 +1,2 @@
+EXPAND_BRANCH = "expand"
+CONTRACT_BRANCH = "contract"

@@ -1,0 +1,1 @@
+"""An env.py as `alembic init` writes it, with the guard; the test replaces it."""

@@ -1,0 +1,1 @@
+"""Helpers of the tests: servers, projects, programs, and what is put into a database."""

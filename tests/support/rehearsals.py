@@ -1,0 +1,17 @@
+"""Rehearsals as the tests call them: in this process, on a copy of a miniature project's database."""
+
+from pathlib import Path
+
+from pipestate.project.find import Named, find_project
+from pipestate.project.revision_files import read_chain
+from pipestate.project.version_table import locator
+from pipestate.rehearse.clone import Job
+from support.servers import Database
+
+
+def job_for(directory: Path, clone: Database, production: Database | None = None) -> Job:
+    """What `pipestate rehearse --on` would be asked in that directory."""
+    project = find_project(Named(config=directory / "alembic.ini"))
+    chain = read_chain(project)
+    known = production.url if production is not None else None
+    return Job(clone.url, known, project, chain, locator(project, chain, None))

@@ -1,0 +1,62 @@
+"""One resolver for the database, and no password in what people see."""
+
+import pytest
+
+from pipestate.config import parse_url, resolve_url
+from pipestate.core.errors import ConfigError
+from pipestate.database.urls import shown, without_secrets
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["postgres://a@b/c", "postgresql://a@b/c", "postgresql+psycopg://a@b/c", "postgresql+asyncpg://a@b/c"],
+)
+def test_every_spelling_of_postgresql_means_psycopg2(text: str) -> None:
+    assert parse_url(text).drivername == "postgresql+psycopg2"
+
+
+def test_the_order_of_the_sources() -> None:
+    environ = {"PIPESTATE_DATABASE_URL": "sqlite:///two", "DATABASE_URL": "sqlite:///three"}
+    assert resolve_url("sqlite:///one", environ=environ).database == "one"
+    assert resolve_url(environ=environ).database == "two"
+    assert (
+        resolve_url(environ={"DATABASE_URL": "sqlite:///three"}, ini_url="sqlite:///four").database == "three"
+    )
+    assert resolve_url(environ={}, ini_url="sqlite:///four").database == "four"
+
+
+def test_an_empty_variable_is_none_and_an_empty_option_is_an_error() -> None:
+    assert resolve_url(environ={"DATABASE_URL": " "}, ini_url="sqlite:///four").database == "four"
+    with pytest.raises(ConfigError, match="--database-url is not a database URL"):
+        resolve_url("", environ={})
+
+
+def test_no_source_says_how_to_give_one() -> None:
+    with pytest.raises(ConfigError, match="set PIPESTATE_DATABASE_URL or DATABASE_URL"):
+        resolve_url(environ={})
+
+
+@pytest.mark.parametrize("text", ["x", "://", "postgresql://u:secret@h:port/x"])
+def test_a_malformed_url_is_not_repeated(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_url(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["postgresql://u:p%40ss@h/d", "postgresql://u@h/d?password=p%40ss"])
+def test_no_password_is_shown(text: str) -> None:
+    url = parse_url(text)
+    assert "p@ss" not in shown(url)
+    assert "p%40ss" not in shown(url)
+    assert without_secrets("login with p@ss failed", url) == "login with *** failed"
+
+
+def test_the_ini_is_asked_only_where_nothing_else_names_a_database() -> None:
+    def faulty() -> str:
+        raise ConfigError("an unescaped %")
+
+    assert resolve_url("sqlite:///one", ini_url=faulty, environ={}).database == "one"
+    assert resolve_url(ini_url=faulty, environ={"DATABASE_URL": "sqlite:///two"}).database == "two"
+    assert resolve_url(ini_url=lambda: "sqlite:///four", environ={}).database == "four"
+    with pytest.raises(ConfigError, match="unescaped"):
+        resolve_url(ini_url=faulty, environ={})
