@@ -107,10 +107,11 @@ def test_killed_in_the_middle_it_goes_on_and_no_row_is_updated_twice(project: Co
 
 
 def test_another_terminal_pauses_it_and_lets_it_go_on(project: Contracted) -> None:
+    """One row a batch: thousands of batches are left when the other terminal has started."""
     upgrade(project, "b2")
     early = pipestate(project, "backfill", "state", "--pause")
     assert (early.returncode, "has no unfinished run to control" in early.stderr) == (2, True)
-    command = ["pipestate", "backfill", "state", "--batch-size", "20"]
+    command = ["pipestate", "backfill", "state", "--batch-size", "1"]
     environment = {**os.environ, "DATABASE_URL": project.database.text}
     with watched(command, cwd=project.root, environment=environment) as program:
         patience = time.monotonic() + 20

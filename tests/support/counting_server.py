@@ -7,12 +7,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
 
 from pipestate.config import parse_url
 from support.servers import Database, Postgres, memory
@@ -58,17 +60,34 @@ def restart(server: Postgres) -> None:
 
 
 def crash(server: Postgres, database: Database) -> None:
-    """Kill a backend: the server ends all of them and starts anew, without its statistics."""
-    pid = int(str(database.value("SELECT pg_backend_pid()")))
-    os.kill(pid, signal.SIGKILL)
+    """Kill a backend: the server ends all of them and starts anew, without its statistics.
+
+    A second session tells when the server has ended all of them; until then it still accepts new ones.
+    """
     database.leave()
     server.engine.dispose()
-    for _ in range(100):
-        with suppress(OperationalError):
-            database.value("SELECT 1")
+    engine = create_engine(database.url, poolclass=NullPool)
+    with engine.connect() as victim, engine.connect() as witness:
+        os.kill(victim.exec_driver_sql("SELECT pg_backend_pid()").scalar_one(), signal.SIGKILL)
+        _wait_until(lambda: not _answers(lambda: witness.exec_driver_sql("SELECT 1")))
+        victim.invalidate()
+    _wait_until(lambda: _answers(lambda: database.value("SELECT 1")))
+
+
+def _answers(question: Callable[[], object]) -> bool:
+    try:
+        question()
+    except DBAPIError:
+        return False
+    return True
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if is_so():
             return
         time.sleep(0.1)
-    raise AssertionError("the server did not come up again")
+    raise AssertionError("the server did not crash, or did not come up again")
 
 
 def _start(directory: Path) -> None:
