@@ -1,4 +1,4 @@
-"""Clearing of queues, and the export file of cleared jobs: JSON lines, one job per line.
+"""Clear queues, restore cleared jobs, and their export file: JSON lines, one job per line.
 
 A line has the `format` of the queue that wrote it, the job's `id`, `queue`, `registry` (its state) and
 `dangling`. The queue's own data for a restore follow, and a `sha256` of all fields.
@@ -207,3 +207,27 @@ def _pages(items: Iterable[Exported | SubjectOutcome]) -> Iterator[list[Exported
     waiting = iter(items)
     while page := list(islice(waiting, LINES_AT_ONCE)):
         yield page
+
+
+# Restore jobs that `queues clear` deleted, from its export file.
+# 1. `plan_restore` reads the whole file and checks which of its jobs exist again. It only reads. A damaged
+#    file, or a file of another queue, is refused here, before the first write.
+# 2. `restore` restores the other jobs exactly. It skips a job that exists again, so a second run changes
+#    nothing.
+
+
+def plan_restore(queues: Queues, file: Path) -> Plan[Saved]:
+    """Return the expected outcome of each job in the file."""
+    saved = read_saved(file, queues.format)
+    return Plan([Result(job, outcome) for job, outcome in zip(saved, queues.check(saved), strict=True)])
+
+
+def restore(queues: Queues, plan: Plan[Saved], *, on_progress: Progress = no_progress) -> list[Result[Saved]]:
+    """Restore the jobs that were missing at planning time."""
+    wanted = [result.subject for result in plan.to_do]
+    outcomes: list[SubjectOutcome] = []
+    for outcome in queues.restore(wanted):
+        outcomes.append(outcome)
+        on_progress(len(outcomes), len(wanted))
+    came = iter(outcomes)
+    return [Result(result.subject, next(came)) if result.outcome.done else result for result in plan.expected]

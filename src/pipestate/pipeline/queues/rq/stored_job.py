@@ -12,8 +12,8 @@ from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from pipestate.pipeline.queues.port import Blocked, DamagedExport, Saved
+from pipestate.pipeline.queues.rq.calls import FunctionCall, Opaque, decompressed, load_plain, read_call
 from pipestate.pipeline.queues.rq.connection import keys_of, pages, registry_key, text
-from pipestate.pipeline.queues.rq.registries import FunctionCall, Opaque, decompressed, load_plain, read_call
 from pipestate.pipeline.stages import truncate
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
                 keys = keys_of(job.id)
                 pipeline.hgetall(keys.job)
                 pipeline.xrange(keys.results)
-                pipeline.zscore(registry_key(job.obstacle.queue, job.obstacle.state), job.id)
+                pipeline.zscore(registry_key(job.obstacle), job.id)
                 pipeline.smembers(keys.dependencies)
                 pipeline.smembers(keys.dependents)
                 for name in EXPIRING:
