@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipestate.core.errors import RunbookError
+from pipestate.runbook.directives import stands_in
 from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
 from pipestate.runbook.model import (
     BESIDE,
@@ -16,13 +17,14 @@ from pipestate.runbook.model import (
     Phase,
     Runbook,
     View,
+    is_for_postgresql,
     is_variant,
 )
 from pipestate.runbook.parse import collect
-from pipestate.runbook.rules import Query, faults, foreign
-from pipestate.runbook.statement import explains, objections, tokens
+from pipestate.runbook.statement import Token, explains, objections, tokens
 from pipestate.runbook.update import update_faults
-from pipestate.runbook.variants import KINDS
+from pipestate.runbook.variants import KINDS, only_postgresql
+from pipestate.runbook.variants import Variant as Query
 
 
 def load(path: str | Path) -> Runbook:
@@ -233,3 +235,100 @@ def _error(found: list[Finding]) -> RunbookError:
     first, more = found[0], len(found) - 1
     hint = f" ({more} more: pipestate runbook lint {first.path})" if more else ""
     return RunbookError(first.path, first.line, first.message + hint)
+
+
+# Rules beyond a plain read, which keep verdicts and rows truthful.
+
+
+AGE = "age_seconds"
+
+
+def faults(check: Check) -> Iterator[str]:
+    """Find conflicts between a check's SQL and its directives, each with a fix."""
+    if check.require.shows_own_rows and cuts_rows(check.sql, check.dialect):
+        yield (
+            f"LIMIT hides rows from `{check.require.text}`: take it out; "
+            "the first rows are shown, and all are counted"
+        )
+    if check.window and check.again is None and not stands_in(check.sql, check.window, check.dialect):
+        yield (
+            f"`-- window: {check.window}` stands in no literal of its SQL, so it could not be another: "
+            f"write the length there as '{check.window}', or take the line out"
+        )
+    if not asks_age(check):
+        yield (
+            f"an observation may be a year old: add `and {AGE} <= 3600`, or the like, to what it requires "
+            f"of latest_observation (or compare {AGE} in its SQL)"
+        )
+
+
+def foreign(query: Query) -> Iterator[str]:
+    """Name the PostgreSQL-only parts of a block that SQLite must also run."""
+    if is_for_postgresql(query) or not (found := only_postgresql(query.sql)):
+        return
+    shown = ", ".join(f"`{each}`" for each in found[:3])
+    yield f"SQLite does not know {shown}{' and others' if len(found) > 3 else ''}"
+
+
+def asks_age(check: Check) -> bool:
+    """Tell whether a check on the newest observation also checks its age."""
+    seen = tokens(check.sql, check.dialect)
+    if not any(token.identifier == "latest_observation" for token in seen):
+        return True
+    if any(each.column.lower() == AGE for each in check.require.comparisons):
+        return True
+    return any(
+        token.identifier == AGE and not _is_only_shown(before, after)
+        for before, token, after in zip([None, *seen], seen, [*seen[1:], None], strict=False)
+    )
+
+
+def _is_only_shown(before: Token | None, after: Token | None) -> bool:
+    """Tell whether a column is a plain item of the SELECT list."""
+    begins = before is None or before.text in (",", ".") or before.keyword in ("SELECT", "DISTINCT")
+    return begins and (after is None or after.text in (",", ")") or after.keyword in ("FROM", "AS"))
+
+
+def cuts_rows(sql: str, dialect: str | None) -> bool:
+    """Tell whether a LIMIT or FETCH FIRST at the top level of the statement cuts its rows.
+
+    >>> cuts_rows("SELECT a FROM b LIMIT 10", None), cuts_rows("SELECT (SELECT a FROM b LIMIT 1)", None)
+    (True, False)
+    """
+    top = list(_top_level(_without_parentheses(tokens(sql, dialect))))
+    if top and top[0].keyword == "EXPLAIN":
+        return False  # the row count of a plan is fixed
+    return any(
+        _cuts(before, token, after) for before, token, after in zip(top, top[1:], top[2:], strict=False)
+    )
+
+
+def _cuts(before: Token, token: Token, after: Token) -> bool:
+    if before.text == "." or before.keyword == "AS":
+        return False
+    return token.keyword == "LIMIT" or (token.keyword == "FETCH" and after.keyword in ("FIRST", "NEXT"))
+
+
+def _top_level(seen: list[Token]) -> Iterator[Token]:
+    depth = 0
+    for token in seen:
+        depth -= token.text == ")"
+        if depth == 0:
+            yield token
+        depth += token.text == "("
+
+
+def _without_parentheses(seen: list[Token]) -> list[Token]:
+    """Remove pairs of parentheses that enclose the whole statement."""
+    while len(seen) > 2 and seen[0].text == "(" and _closes_last(seen):
+        seen = seen[1:-1]
+    return seen
+
+
+def _closes_last(seen: list[Token]) -> bool:
+    depth = 0
+    for place, token in enumerate(seen, start=1):
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0:
+            return place == len(seen)
+    return False

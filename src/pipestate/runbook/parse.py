@@ -7,8 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from pipestate.runbook.again import Again, read_again, resolve
-from pipestate.runbook.block import BlockFile, read_block, read_signoff
+from pipestate.runbook.block import Again, BlockFile, read_again, read_block, read_signoff, resolve_again
 from pipestate.runbook.files import beside, read_beside, read_text
 from pipestate.runbook.frontmatter import (
     FORM,
@@ -77,7 +76,7 @@ def _asked(
         own = (each for each in evidence.get(part.id, []) if _share_an_engine(part, each))
         yield replace(part, evidence=tuple(own))
     elif isinstance(part, Again):
-        yield from resolve(part, earlier, phase, found)
+        yield from resolve_again(part, earlier, phase, found)
 
 
 def _names(part: Part) -> tuple[str, ...]:
