@@ -13,6 +13,7 @@ from pipestate.runbook.markdown import AgainItem, Fence, Task
 from pipestate.runbook.model import (
     BESIDE,
     ON_PAGE,
+    Again,
     Backfill,
     Check,
     Evidence,
@@ -20,6 +21,7 @@ from pipestate.runbook.model import (
     Level,
     Phase,
     SignOff,
+    SqlBlock,
     View,
     is_id,
 )
@@ -27,8 +29,6 @@ from pipestate.runbook.statement import tokens, without_semicolon
 from pipestate.runbook.update import names
 
 LEVELS = tuple(Level)
-
-Part = Check | Evidence | View | Backfill
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class BlockFile:
         return BESIDE if self.page else None
 
 
-def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
+def read_block(fence: Fence, file: BlockFile, found: Findings) -> SqlBlock | None:
     """Read a SQL fence, and report its faults to `found`; return None for prose.
 
     A faulty block still returns a value, so that references to it cause no further findings.
@@ -62,7 +62,9 @@ def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
     return _made(kind, values, sql, fence.line, file, found)
 
 
-def _made(kind: str, values: dict[str, str], sql: str, line: int, file: BlockFile, found: Findings) -> Part:
+def _made(
+    kind: str, values: dict[str, str], sql: str, line: int, file: BlockFile, found: Findings
+) -> SqlBlock:
     dialect = file.dialect or (ON_PAGE if "dialect" in values else None)
     block = f"{file.path}:{line}"
     if kind == "explains":
@@ -242,21 +244,6 @@ AGAIN_FORM = "- again: `phase/check`, requires `n = 0`, over `48 hours`: why"
 _AGAIN = re.compile(r"again:\s*`(?P<phase>[^`/]*)/(?P<id>[^`/]*)`(?P<rest>.*)", re.IGNORECASE)
 _CLAUSE = re.compile(r"\s*,\s*(?P<word>requires|over)\s+`(?P<value>[^`]*)`")
 _END = re.compile(r"\s*(?::\s*\S.*)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """An `again` item; `id` is the id of the check in the phase that contains its block."""
-
-    id: str
-    line: int
-    phase: str
-    require: Requirement | None = None
-    over: str | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{self.phase}/{self.id}"
 
 
 def is_again(item: AgainItem) -> bool:

@@ -3,23 +3,30 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipestate.runbook.block import Again, BlockFile, read_block
+from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.frontmatter import sections
 from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
-from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, Findings, SignOff, View
+from pipestate.runbook.model import (
+    BESIDE,
+    Again,
+    Backfill,
+    Check,
+    Evidence,
+    Findings,
+    Part,
+    SqlBlock,
+    View,
+    label,
+)
 from pipestate.runbook.statement import Token, tokens
 from pipestate.runbook.unread import report_hidden, report_outside
-
-Part = Check | Evidence | View | Backfill | SignOff | Again
-Variant = Check | Evidence | View | Backfill
-KINDS = {Check: "check", View: "view", Backfill: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)
 class Variants:
     """The variants of a runbook by phase; `lines` holds the lines of the phase headings."""
 
-    blocks: dict[str, list[Variant]] = field(default_factory=dict)
+    blocks: dict[str, list[SqlBlock]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
 
 
@@ -40,7 +47,7 @@ def read_variants(source: str, file: BlockFile, found: Findings) -> Variants:
     return read
 
 
-def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[Variant]:
+def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[SqlBlock]:
     report_hidden(block, found)
     if isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed):
         found.add(block.line, f"sign-offs and `again:` stand on the page, {file.page}: take it out here")
@@ -55,7 +62,7 @@ def report_other_phases(variants: Variants, phases: list[str], page: str, found:
             found.add(line, f"{page} has no phase {name}: {known}")
 
 
-def join(parts: list[Part], variants: list[Variant], page: str, found: Findings) -> list[Part]:
+def join(parts: list[Part], variants: list[SqlBlock], page: str, found: Findings) -> list[Part]:
     """Insert each variant after its part of the runbook; evidence for SQLite comes last."""
     joined: list[Part] = []
     used: set[int] = set()
@@ -66,7 +73,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
         same = [each for each in variants if type(each) is type(part) and each.id == part.id]
         used |= {id(each) for each in same}
         for extra in same[1:]:
-            found.at(extra.block, f"{_name(extra)} stands twice in one phase: keep one of them")
+            found.at(extra.block, f"{label(extra)} stands twice in one phase: keep one of them")
         if same:
             joined.append(_completed(part, same[0], page, found))
     for each in variants:
@@ -78,7 +85,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
 
 
 def _completed(
-    part: Check | View | Backfill, variant: Variant, page: str, found: Findings
+    part: Check | View | Backfill, variant: SqlBlock, page: str, found: Findings
 ) -> Check | View | Backfill:
     """Copy line, level, revisions, window and criterion from the runbook to a variant."""
     if isinstance(part, View | Backfill):
@@ -89,13 +96,13 @@ def _completed(
     if part.dialect is None and own:
         found.at(
             variant.block,
-            f"{_name(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out here, or "
+            f"{label(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out here, or "
             "write `-- dialect: postgresql` there, where SQLite cannot hold that state",
         )
     elif part.dialect is not None and not own:
         found.at(
             variant.block,
-            f"{_name(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own here, or "
+            f"{label(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own here, or "
             "take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
@@ -107,19 +114,13 @@ def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) ->
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
             return (
-                f"{_name(variant)} is asked again in this phase, and comes with its variant: move this block to "
+                f"{label(variant)} is asked again in this phase, and comes with its variant: move this block to "
                 f"`## Phase: {part.phase}`, where {page} has it"
             )
     known = [part.id for part in parts if type(part) is type(variant)]
-    kind = f"{KINDS[type(variant)]}s"
+    kind = f"{type(variant).__name__.lower()}s"
     there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
-    return f"{_name(variant)} has no block of that id in this phase of {page}: {there}"
-
-
-def _name(variant: Variant) -> str:
-    if isinstance(variant, Evidence):
-        return f"evidence for {', '.join(variant.check_ids)}"
-    return f"{KINDS[type(variant)]} {variant.id}"
+    return f"{label(variant)} has no block of that id in this phase of {page}: {there}"
 
 
 # SQL that SQLite does not know, and ledger names on SQLite. The rules compare tokens.
