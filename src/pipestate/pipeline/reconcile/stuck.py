@@ -106,24 +106,20 @@ def _stuck_sites(age: ColumnElement[Any], is_older: ColumnElement[bool]) -> Sele
     The condition is that of the runbook's checks, so that the index on the stage serves both.
     """
     stage = sites.c.current_stage
+    # A claim of an earlier step is ignored.
+    claimed_here = or_(*(and_(stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
     return (
         select(
             *READ,
             *COUNTERS,
             age.label("age"),
             version_of_row().label("version"),
-            _attempts_in_stage().label("attempts"),
+            case((claimed_here, pipeline_claim.c.attempts), else_=0).label("attempts"),
         )
         .outerjoin(pipeline_claim, pipeline_claim.c.subdomain == sites.c.subdomain)
         .where(or_(stage < COMPLETED, stage > COMPLETED), is_older)
         .order_by(TOUCHED.is_not(None), age.desc(), sites.c.subdomain)
     )
-
-
-def _attempts_in_stage() -> ColumnElement[int]:
-    """Count the attempts at the current step; a claim of an earlier step is ignored."""
-    here = or_(*(and_(sites.c.current_stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
-    return case((here, pipeline_claim.c.attempts), else_=0)
 
 
 def _site(row: RowMapping) -> StuckSite:
@@ -164,7 +160,12 @@ def load_missing(path: str | None) -> Missing:
         return nobody_knows
 
     def ask(subdomain: str, stage: str) -> list[dict[str, Any]] | None:
-        hook = _imported(path)
+        module, _, name = path.rpartition(".")
+        try:
+            hook = getattr(importlib.import_module(module), name)
+        except Exception as error:  # an import may raise any exception
+            message = f"[{SECTION}] names missing = {path}, which cannot be imported: {error}"
+            raise ConfigError(message) from error
         try:
             answer = hook(subdomain, stage)
             return None if answer is None else [_keywords(kwargs) for kwargs in answer]
@@ -173,14 +174,6 @@ def load_missing(path: str | None) -> Missing:
             raise HookFailed(f"{path} does not say which {stage} jobs are missing: {reason}") from error
 
     return ask
-
-
-def _imported(path: str) -> Any:
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except Exception as error:  # an import may raise any exception
-        raise ConfigError(f"[{SECTION}] names missing = {path}, which cannot be imported: {error}") from error
 
 
 def _keywords(kwargs: Any) -> dict[str, Any]:
