@@ -11,7 +11,7 @@ from redis import Redis
 from faults.case import Rows
 from faults.world import World
 from pipestate.pipeline.demo import scene
-from pipestate.pipeline.queues import restore
+from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.rq import RqQueues
 from support.queue_scene import OCR, Scene, contents
 
@@ -50,7 +50,7 @@ class Cleared:
         left = listed(self.redis)
         self._leave_out_half_lines()
         queues = RqQueues(self.redis)
-        restore.apply(queues, restore.plan(queues, self.file))
+        clear.restore(queues, clear.plan_restore(queues, self.file))
         return {"left": left, "restored": listed(self.redis)}
 
     def _leave_out_half_lines(self) -> None:

@@ -7,7 +7,7 @@ import pipestate
 
 SOURCE = Path(pipestate.__file__).parent
 # Functions of the ledger have a path of their own, except lock_tables, which also runs as a block.
-ELSEWHERE = ("migration/server/", "runbook/rules.py", "fleet/list.py")
+ELSEWHERE = ("migration/server/", "runbook/variants.py", "fleet/list.py")
 BARE = re.compile(
     r"\b(?:FROM|JOIN)(?: LATERAL)? \(?(?!pg_catalog\.|pg_temp\.|pg_stat_statements)(pg_[a-z_]+)"
 )

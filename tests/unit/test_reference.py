@@ -14,7 +14,7 @@ from pipestate.ledger.record import VARIABLES
 from pipestate.migration import settings as guard_settings
 from pipestate.migration.settings import OPTION, X_OPTIONS
 from pipestate.pipeline.queues.config import SETTINGS
-from pipestate.project.syntax import ARGUMENTS
+from pipestate.project.version_table import ARGUMENTS
 from support.alembic_runs import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -9,7 +9,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.ledger.backfills import Work
 from pipestate.project.graph import Place, Position
 from pipestate.runbook.model import Backfill, Phase, Runbook
-from pipestate.runbook.rules import as_read_by
+from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 

@@ -66,9 +66,10 @@ def with_default_backfill(own: Callable[..., Any]) -> Callable[..., Any]:
 def _offered(command: str) -> Callable[..., Any] | None:
     """Load the packages' offer; print the error of a broken one, and leave it out."""
     from pipestate.core import plugins
+    from pipestate.project.find import serves_application
 
     plugin = plugins.backfills().get(command)
-    if plugin is None or (plugin.is_of_application and not _may_serve_application()):
+    if plugin is None or (plugin.is_of_application and not serves_application(sys.argv[1:])):
         return None
     try:
         made: Callable[..., Any] = plugin.load()
@@ -76,14 +77,6 @@ def _offered(command: str) -> Callable[..., Any] | None:
         say(f"pipestate: {error}", err=True)
         return None
     return made
-
-
-def _may_serve_application() -> bool:
-    """Tell whether the chain may be the application's: this directory serves it, or an option names a project."""
-    from pipestate.project.find import serves_application
-
-    named = ("-c", "--config", "--scripts", "--shipped")
-    return any(word.partition("=")[0] in named for word in sys.argv) or serves_application()
 
 
 def _refuse_without_name(context: typer.Context, own: Iterable[str]) -> None:

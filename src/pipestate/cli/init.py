@@ -63,8 +63,7 @@ def init(
     """
     from pipestate.cli.formats.scaffold import advice
     from pipestate.project.revision_files import read_chain
-    from pipestate.project.scaffold.contract import MESSAGE, draft_start
-    from pipestate.project.scaffold.revision import WantedRevision
+    from pipestate.project.scaffold.revision import MESSAGE, WantedRevision, draft_start
 
     refuse_shipped(project)
     wanted = WantedRevision(MESSAGE, rev_id, head, Path(version_path) if version_path else None)

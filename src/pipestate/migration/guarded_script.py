@@ -23,8 +23,7 @@ from pipestate.migration.server_calls import write_requirement
 from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_middle, kind_of, may_lose
 from pipestate.migration.step import GuardedRun
 from pipestate.project.file_hashes import hash_file
-from pipestate.project.installs import changes_ledger, installs_ledger
-from pipestate.project.revision_files import read_gates
+from pipestate.project.revision_files import changes_ledger, installs_ledger, read_gates
 from pipestate.verify.ledger_owner import foreign_owner_query
 
 # Scripts of other engines have no procedures in the session that could compare.

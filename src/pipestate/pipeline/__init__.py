@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipestate.pipeline.counters.finish import (
+        JobOutcome,
         claim_coordinator_enqueue,
         finish_job,
         increment_completed,
         increment_failed,
         should_trigger_coordinator,
     )
-    from pipestate.pipeline.counters.outcome import JobOutcome
     from pipestate.pipeline.counters.start import advance_stage, initialize_stage
     from pipestate.pipeline.stages import (
         STAGES,
@@ -47,20 +47,17 @@ __all__ = [
     "should_trigger_coordinator",
 ]
 
-_STAGES = (
-    "STAGES",
-    "InvalidJobs",
-    "StageNotStarted",
-    "StageRunning",
-    "UnknownSite",
-    "UnknownStage",
-    "WrongTransition",
-)
+_HOMES = {
+    "JobOutcome": "counters.finish",
+    "advance_stage": "counters.start",
+    "initialize_stage": "counters.start",
+    "open_storage": "storage",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name on first use, so the commands of this package start without SQLAlchemy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "stages" if name in _STAGES else "storage" if name == "open_storage" else "counters"
+    home = _HOMES.get(name, "counters.finish" if name.islower() else "stages")
     return getattr(import_module(f"{__name__}.{home}"), name)

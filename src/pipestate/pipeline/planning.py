@@ -46,6 +46,9 @@ class SubjectOutcome(StrEnum):
     FAILED = "failed"
 
 
+RECONCILED = (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED, SubjectOutcome.FAILED)
+
+
 class Result(NamedTuple, Generic[Subject]):
     """Outcome of one subject, and the reason. A tuple, because a backfill may have a million results."""
 

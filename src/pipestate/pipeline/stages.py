@@ -4,7 +4,7 @@ import unicodedata
 from datetime import timedelta
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.pipeline.schema.sites import COMPLETED, STAGES, STEPS
+from pipestate.pipeline.schema import COMPLETED, STAGES, STEPS
 
 LIMIT = 500
 JOINER = "\u200d"

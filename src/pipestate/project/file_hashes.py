@@ -13,13 +13,8 @@ from functools import cache
 from pathlib import Path
 
 LENGTH = 32  # hexadecimal digits of the hash
-ROOTS = (
-    "alembic.ini",
-    "pyproject.toml",
-    "setup.py",
-    "setup.cfg",
-    ".git",
-)  # files that mark the directory of a project
+# Files that mark the directory of a project.
+ROOTS = ("alembic.ini", "pyproject.toml", "setup.py", "setup.cfg", ".git")
 NOT_OF_THE_PROJECT = frozenset(("alembic", "pipestate", "sqlalchemy")) | sys.stdlib_module_names
 BY_NAME = frozenset(("import_module", "__import__"))
 BY_PATH = frozenset(("run_module", "run_path", "spec_from_file_location"))
@@ -35,8 +30,12 @@ class Code:
 
 def hash_files(paths: Mapping[str, Path]) -> dict[str, str]:
     """Hash the code of each revision, by revision id; omit revisions with unknown code."""
-    known = {revision: code_of(path) for revision, path in sorted(paths.items()) if path.is_file()}
-    return {revision: _hash_all(code.files) for revision, code in known.items() if code.unknown is None}
+    hashes = {}
+    for revision, path in sorted(paths.items()):
+        if path.is_file() and (code := code_of(path)).unknown is None:
+            together = "".join(sorted(hash_file(file) for file in code.files if file.is_file()))
+            hashes[revision] = hashlib.sha256(together.encode()).hexdigest()[:LENGTH]
+    return hashes
 
 
 def code_of(path: Path) -> Code:
@@ -51,11 +50,6 @@ def hash_file(path: Path) -> str:
     return _hash_once(path, status.st_mtime_ns, status.st_size)
 
 
-def _hash_all(files: tuple[Path, ...]) -> str:
-    together = "".join(sorted(hash_file(path) for path in files if path.is_file()))
-    return hashlib.sha256(together.encode()).hexdigest()[:LENGTH]
-
-
 @cache
 def _hash_once(path: Path, _modified: int, _size: int) -> str:
     """Cache the hash of an unmodified file: a fleet requests it a thousand times."""
@@ -64,7 +58,9 @@ def _hash_once(path: Path, _modified: int, _size: int) -> str:
 
 @cache
 def _code_once(path: Path, _modified: int, _size: int) -> Code:
-    directories = list(_directories(path))
+    above = list(path.parents)
+    root = next((n for n, each in enumerate(above) if any((each / sign).exists() for sign in ROOTS)), 1)
+    directories = above[: root + 1]
     env = _env_py(directories)
     if env is None:
         return Code((path,), f"{path} has no env.py above it, or beside several")
@@ -78,13 +74,6 @@ def _code_once(path: Path, _modified: int, _size: int) -> Code:
         left += imported - found
         found |= imported
     return Code(tuple(sorted(found)))
-
-
-def _directories(path: Path) -> Iterator[Path]:
-    """List the directories above a file up to its project's root; without a root, list two."""
-    above = list(path.parents)
-    root = next((n for n, each in enumerate(above) if any((each / sign).exists() for sign in ROOTS)), 1)
-    yield from above[: root + 1]
 
 
 def _env_py(directories: list[Path]) -> Path | None:
@@ -118,18 +107,13 @@ def _imports(file: Path) -> Iterator[str]:
             module = f"{base}:{node.module or ''}" if node.level else node.module or ""
             yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
         elif isinstance(node, ast.Call):
-            yield from _called(node)
-
-
-def _called(node: ast.Call) -> Iterator[str]:
-    name = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
-    if name in BY_PATH:
-        raise _ComputedImportError(node.lineno)
-    if name in BY_NAME:
-        first = node.args[0] if node.args else None
-        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
-            raise _ComputedImportError(node.lineno)
-        yield first.value
+            name = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+            first = node.args[0] if node.args else None
+            literal = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            if name in BY_PATH or (name in BY_NAME and not literal):
+                raise _ComputedImportError(node.lineno)
+            if name in BY_NAME:
+                yield ast.literal_eval(node.args[0])
 
 
 def _modules(name: str, revision: Path, directories: list[Path]) -> Iterator[Path]:

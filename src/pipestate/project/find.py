@@ -4,9 +4,10 @@ An option (`--config`, `--scripts`, `--shipped`) or ALEMBIC_CONFIG names the pro
 the current directory; outside a project the result is an error.
 """
 
+import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,16 @@ class Project:
         return self.configuration.lines(section) if self.configuration else {}
 
 
-def serves_application() -> bool:
-    """Tell whether the project of this directory, or of ALEMBIC_CONFIG, has the shipped chain."""
+def serves_application(words: Sequence[str] = ()) -> bool:
+    """Tell whether the project that these words of a command line name, else the current one, has the shipped chain."""
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for names in (("-c", "--config"), ("--scripts",)):
+        options.add_argument(*names, type=Path)
+    options.add_argument("-n", "--name", dest="section")
+    options.add_argument("--shipped", action="store_true")
     try:
-        scripts = find_project(Named()).scripts
-    except PipestateError:
+        scripts = find_project(Named(**vars(options.parse_known_args(words)[0]))).scripts
+    except (PipestateError, argparse.ArgumentError):
         return False
     wanted, there = (
         {path.name for path in (folder / "versions").glob("*.py")}

@@ -127,20 +127,31 @@ def make_chain(revisions: Sequence[Revision]) -> Chain:
                 f"{revision.source}: revision {revision.id} is also in {other.source}: give one of them another id"
             )
         known[revision.id] = revision
-    names = {name: name for name in known} | _labels(revisions)
-    resolved = {
-        revision.id: replace(
-            revision, depends_on=tuple(_dependency(revision, name, names) for name in revision.depends_on)
-        )
-        for revision in revisions
-    }
+    labels: dict[str, str] = {}
     for revision in revisions:
+        for label in revision.branch_labels:
+            if label in labels:
+                raise ConfigError(
+                    f"{revision.source}: the branch label {label} is also on revision {labels[label]}: "
+                    "use another one"
+                )
+            labels[label] = revision.id
+    resolved = {}
+    for revision in revisions:
+        for name in revision.depends_on:
+            if name not in known and name not in labels:
+                raise ConfigError(
+                    f"{revision.source}: depends_on names {name}, which is neither a revision nor a branch "
+                    "label of this chain"
+                )
         for down in revision.down:
             if down not in known:
                 raise ConfigError(
                     f"{revision.source}: down_revision is {down}, which no file of this chain has: "
                     "bring that file back, or correct the id"
                 )
+        needs = tuple(labels.get(name, name) for name in revision.depends_on)
+        resolved[revision.id] = replace(revision, depends_on=needs)
     return Chain(tuple(_in_order(resolved)))
 
 
@@ -212,26 +223,6 @@ def ends(chain: Chain, batch: Collection[Revision]) -> list[str]:
     return [revision.id for revision in chain if revision.id in ids - below]
 
 
-def _labels(revisions: Sequence[Revision]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for revision in revisions:
-        for label in revision.branch_labels:
-            if label in labels:
-                raise ConfigError(
-                    f"{revision.source}: the branch label {label} is also on revision {labels[label]}: use another one"
-                )
-            labels[label] = revision.id
-    return labels
-
-
-def _dependency(revision: Revision, name: str, names: Mapping[str, str]) -> str:
-    if name not in names:
-        raise ConfigError(
-            f"{revision.source}: depends_on names {name}, which is neither a revision nor a branch label of this chain"
-        )
-    return names[name]
-
-
 def _in_order(known: Mapping[str, Revision]) -> Iterator[Revision]:
     """Walk down depth-first from each revision, and yield in post-order; branches stay together."""
     done: set[str] = set()
@@ -247,15 +238,12 @@ def _in_order(known: Mapping[str, Revision]) -> Iterator[Revision]:
                 entered.discard(here)
                 yield known[here]
             elif following in entered:
-                raise _cycle(known[following], [name for name, _ in way])
+                turns = [name for name, _ in way]
+                cycle = " → ".join([following, *reversed(turns[turns.index(following) :])])
+                raise ConfigError(
+                    f"{known[following].source}: revision {following} comes before itself ({cycle}): "
+                    "correct down_revision or depends_on"
+                )
             else:
                 entered.add(following)
                 way.append((following, iter(known[following].needs)))
-
-
-def _cycle(turn: Revision, way: list[str]) -> ConfigError:
-    cycle = " → ".join([turn.id, *reversed(way[way.index(turn.id) :])])
-    return ConfigError(
-        f"{turn.source}: revision {turn.id} comes before itself ({cycle}): "
-        "correct down_revision or depends_on"
-    )

@@ -17,7 +17,7 @@ from pipestate.runbook.files import (
     runbooks_at,
 )
 from pipestate.runbook.lint import examine
-from pipestate.runbook.model import Check, Finding, Phase, Runbook, View, is_variant
+from pipestate.runbook.model import Check, Finding, Phase, Runbook, View, is_variant, label
 from pipestate.runbook.parse import is_blocking, unblocking
 
 
@@ -75,16 +75,16 @@ def wrong_revisions(chain: Chain, runbooks: Iterable[Runbook]) -> list[Finding]:
         for runbook in runbooks
         for finding in (
             *_missing_phases(chain, runbook),
-            *(each for phase in runbook.phases for each in _of_phase(chain, runbook, phase)),
+            *(
+                finding
+                for phase in runbook.phases
+                for finding in (
+                    *unknown_revisions(runbook, phase, known=chain),
+                    *_unasked(chain, runbook, phase),
+                )
+            ),
         )
     ]
-
-
-def _of_phase(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
-    yield from unknown_revisions(runbook, phase, known=chain)
-    yield from _unasked(chain, runbook, phase)
-    yield from _unlisted(chain, runbook, phase)
-    yield from _unblocking(chain, runbook, phase)
 
 
 def resolve_opens(chain: Chain, runbooks: Iterable[Runbook], named: Named) -> list[Runbook]:
@@ -117,16 +117,24 @@ def fill_opens(chain: Chain, runbook: Runbook) -> Runbook:
 
 def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> list[Finding]:
     """Find unknown revisions in a phase's front matter and in its blocks."""
+    said = [("from", "begins at", phase.from_), ("until", "ends at", phase.until)]
+    said += [("opens", "opens", revision) for revision in phase.opens]
     found = [
         Finding(
-            runbook.path, phase.line, f"phase {phase.name} {says}: correct `{key}` in the front matter, {_OR}"
+            runbook.path,
+            phase.line,
+            f"phase {phase.name} {verb} {revision}, {_MISSING}: correct `{key}` in the front matter, {_OR}",
         )
-        for key, says in _unknown_to_phase(phase, known)
+        for key, verb, revision in said
+        if revision is not None and revision not in known
     ]
     for block in (*phase.checks, *phase.views):
+        # A variant inherits its revisions from the block in the runbook.
         for key, revision in (("from", block.from_), ("until", block.until)):
-            if revision is not None and revision not in known:
-                found += _in_block(block, f"`-- {key}: {revision}` names {_MISSING}: correct it, {_OR}")
+            named = revision is not None and revision not in known
+            if named and isinstance(block, Check | View) and not is_variant(block):
+                what = f"{label(block)}: `-- {key}: {revision}` names {_MISSING}: correct it, {_OR}"
+                found.append(Finding.at(block.block, what))
     return sorted(set(found))
 
 
@@ -134,31 +142,33 @@ _MISSING = "a revision that the chain does not have"
 _OR = "or name the right alembic.ini with --config"
 
 
-def _unknown_to_phase(phase: Phase, known: Container[str]) -> Iterator[tuple[str, str]]:
-    said = [("from", "begins at", phase.from_), ("until", "ends at", phase.until)]
-    said += [("opens", "opens", revision) for revision in phase.opens]
-    for key, verb, revision in said:
-        if revision is not None and revision not in known:
-            yield key, f"{verb} {revision}, {_MISSING}"
-
-
-def _in_block(block: object, what: str) -> Iterator[Finding]:
-    """Report a finding at the block in the runbook: a variant inherits its revisions from there."""
-    if isinstance(block, Check | View) and not is_variant(block):
-        path, _, line = block.block.rpartition(":")
-        yield Finding(path, int(line), f"{'view' if isinstance(block, View) else 'check'} {block.id}: {what}")
-
-
 def _unasked(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
-    for name in phase.opens:
-        if name in chain and not asks(chain.by_id[name].gates, runbook, phase):
-            where = f"{from_here(chain.by_id[name].path)}:{chain.by_id[name].line}"
+    """Find a difference between the revisions that a phase opens and those that ask its gate.
+
+    The gate would refuse a revision that `opens` omits. Lint itself reports a phase with a written `opens` but
+    without a blocking check.
+    """
+    address, asking = f"{runbook.name}/{phase.name}", []
+    for revision in chain:
+        where = f"{from_here(revision.path)}:{revision.line}"
+        asked = asks(revision.gates, runbook, phase)
+        asking += [revision.id] if asked else []
+        if revision.id in phase.opens and not asked:
             yield Finding(
                 runbook.path,
                 phase.line,
-                f'phase {phase.name} opens {name}, but {where} does not ask this gate: write gate("{runbook.name}/'
-                f'{phase.name}", ...) or Contract(...) there, with the phase as a literal, or take {name} out of `opens`',
+                f'phase {phase.name} opens {revision.id}, but {where} does not ask this gate: write gate("{address}", '
+                f"...) or Contract(...) there, with the phase as a literal, or take {revision.id} out of `opens`",
             )
+        elif phase.opens and address in revision.gates and revision.id not in phase.opens:
+            yield Finding(
+                runbook.path,
+                phase.line,
+                f"{where} asks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, or take "
+                "`opens` out",
+            )
+    if asking and not phase.opens and not is_blocking(phase):
+        yield Finding(runbook.path, phase.line, f"phase {phase.name} {unblocking(asking)}")
 
 
 def _missing_phases(chain: Chain, runbook: Runbook) -> Iterator[Finding]:
@@ -174,25 +184,6 @@ def _missing_phases(chain: Chain, runbook: Runbook) -> Iterator[Finding]:
                     f"revision {revision.id} asks the gate {gate}, but {runbook.path} has no phase {phase}; there are "
                     f"{there}: name one of them",
                 )
-
-
-def _unlisted(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
-    """Find revisions with a gate on a phase that omits them from `opens`: the gate would refuse them."""
-    for revision in chain if phase.opens else ():
-        if f"{runbook.name}/{phase.name}" in revision.gates and revision.id not in phase.opens:
-            yield Finding(
-                runbook.path,
-                phase.line,
-                f"{from_here(revision.path)}:{revision.line} asks phase {phase.name}, whose `opens` does not have "
-                f"{revision.id}: add it there, or take `opens` out",
-            )
-
-
-def _unblocking(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
-    """Find a gated phase without a blocking check; lint itself reports a phase with a written `opens`."""
-    asking = [each.id for each in chain if each.gates and asks(each.gates, runbook, phase)]
-    if asking and not phase.opens and not is_blocking(phase):
-        yield Finding(runbook.path, phase.line, f"phase {phase.name} {unblocking(asking)}")
 
 
 def asks(gates: Container[str], runbook: Runbook, phase: Phase) -> bool:

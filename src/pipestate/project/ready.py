@@ -100,7 +100,11 @@ def wait_until_ready(
     """
     end, told = clock() + patience_s, ""
     while True:
-        found = _answer(ask)
+        found: Readiness | Unreachable
+        try:
+            found = ask()
+        except Unreachable as error:
+            found = error
         left = end - clock()
         if (isinstance(found, Readiness) and found.ok) or left <= 0:
             break
@@ -112,10 +116,3 @@ def wait_until_ready(
     if isinstance(found, Unreachable):
         raise found
     return found
-
-
-def _answer(ask: Callable[[], Readiness]) -> Readiness | Unreachable:
-    try:
-        return ask()
-    except Unreachable as error:
-        return error

@@ -73,6 +73,40 @@ def _phase(call: ast.Call, names: Names) -> str | None:
     return value if isinstance(value, str) else None
 
 
+# Ledger in a chain: find the revisions that install or change it.
+
+
+INSTALL = "install_ledger"
+CHANGING = (INSTALL, "remove_ledger", "remove_objects")
+
+
+def installs_ledger(path: Path) -> bool:
+    """Tell whether the upgrade of a revision installs the ledger."""
+    return any(
+        _called(statement.value) == INSTALL
+        for function in _ledger_tree(path).body
+        if isinstance(function, ast.FunctionDef) and function.name == "upgrade"
+        for statement in function.body
+        if isinstance(statement, ast.Expr)
+    )
+
+
+def changes_ledger(path: Path) -> bool:
+    """Tell whether any function of a revision installs or removes the ledger."""
+    return any(_called(node) in CHANGING for node in ast.walk(_ledger_tree(path)))
+
+
+def _ledger_tree(path: Path) -> ast.Module:
+    """Parse a file that mentions the ledger; other files and compiled ones (`sourceless`) count as empty."""
+    source = b"" if path.suffix == ".pyc" else read_source(path)
+    return parse(source, path) if any(name.encode() in source for name in CHANGING) else ast.Module([], [])
+
+
+def _called(node: ast.AST) -> str | None:
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", None) or getattr(function, "id", None)
+
+
 # Read a chain from its files without importing them: the project's packages may be missing.
 
 
@@ -104,27 +138,20 @@ def read_revision(path: Path) -> Revision:
     tree = parse(source, path)
     names = bound(tree.body)
     line = _line_of("revision", tree)
-    if UNKNOWN in (literal(names[name], names) for name in _PLACED if name in names):
-        names |= _imported_read(tree, path, names)
+    placed = [name for name in _PLACED if name in names]
+    if UNKNOWN in (literal(names[name], names) for name in placed):  # imported from a module of the project
+        imported = Imported(tree, path)
+        names |= {name: imported.visit(names[name] or ast.Name(name)) for name in placed}
     return Revision(
         _id(path, line, names),
-        _down(path, line, names),
+        _several(path, line, "down_revision", names),
         _several(path, line, "depends_on", names),
         _several(path, line, "branch_labels", names),
-        _title(tree),
+        next(iter((ast.get_docstring(tree) or "").strip().splitlines()), "").strip(),
         path,
         line,
         gates_of(tree) if may_ask(source) else (),
     )
-
-
-def _imported_read(
-    tree: ast.Module, path: Path, names: dict[str, ast.expr | None]
-) -> dict[str, ast.expr | None]:
-    """Read the names that a revision imports from a module of the project."""
-    imported = Imported(tree, path)
-    there = {name: names[name] or ast.Name(name) for name in _PLACED if name in names}
-    return {name: imported.visit(node) for name, node in there.items()}
 
 
 def _listed(directory: Path, *, recursive: bool) -> Iterator[Path]:
@@ -152,16 +179,10 @@ def _id(path: Path, line: int, names: dict[str, ast.expr | None]) -> str:
     return value
 
 
-def _down(path: Path, line: int, names: dict[str, ast.expr | None]) -> tuple[str, ...]:
-    if "down_revision" not in names:
-        raise ConfigError(
-            f"{path}:{line}: there is no `down_revision` in this file: add it, None for the first"
-        )
-    return _several(path, line, "down_revision", names)
-
-
 def _several(path: Path, line: int, name: str, names: dict[str, ast.expr | None]) -> tuple[str, ...]:
     """Read a name with the value None, one string or several."""
+    if name not in names and name == "down_revision":
+        raise ConfigError(f"{path}:{line}: there is no `{name}` in this file: add it, None for the first")
     value = literal(names[name], names) if name in names else None
     if value is None:
         return ()
@@ -170,11 +191,6 @@ def _several(path: Path, line: int, name: str, names: dict[str, ast.expr | None]
     if value is UNKNOWN or len(texts) != len(items):
         raise ConfigError(f"{path}:{line}: `{name}` is no literal: write the ids themselves")
     return texts
-
-
-def _title(tree: ast.Module) -> str:
-    lines = (ast.get_docstring(tree) or "").strip().splitlines()
-    return lines[0].strip() if lines else ""
 
 
 def _line_of(name: str, tree: ast.Module) -> int:

@@ -1,15 +1,17 @@
 """Version table of a database: candidates are the tables with a column `version_num`."""
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.engines import choose
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Position
-from pipestate.project.syntax import ARGUMENTS, Declared, declared_in
+from pipestate.project.syntax import UNKNOWN, Names, bound, literal, parse, read_source
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -106,6 +108,94 @@ def stored_in(connection: "Connection", candidate: Candidate) -> Candidate:
     query = f"SELECT version_num FROM {name} LIMIT {MOST}"
     rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
     return replace(candidate, stored=tuple(sorted(str(row[0]) for row in rows)))
+
+
+# Version table named in env.py, read from its syntax.
+
+
+ARGUMENTS = ("version_table", "version_table_schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A version table by name; `source` is the location of the name.
+
+    `certain`: every run of Alembic uses this table, or Alembic's default if the name is None. If it is
+    uncertain, only a run of env.py would reveal the table.
+    """
+
+    table: str | None = None
+    schema: str | None = None
+    source: str = ""
+    certain: bool = True
+
+    @property
+    def named(self) -> bool:
+        return bool(self.table or self.schema)
+
+
+def declared_in(env: Path) -> Declared:
+    """Read the arguments of `configure(...)`; uncertain if they are computed or defined elsewhere."""
+    if not env.is_file():
+        return Declared(certain=False)
+    found = set(_configured(parse(read_source(env), env)))
+    tables, schemas = ({each[number] for each in found} for number in (0, 1))
+    if not found or len(tables) > 1 or len(schemas) > 1 or UNKNOWN in tables | schemas:
+        return Declared(certain=False)
+    ((table, schema),) = found
+    if not isinstance(table, str | None) or not isinstance(schema, str | None):
+        return Declared(certain=False)
+    return Declared(table, schema, str(env) if table or schema else "")
+
+
+def _configured(tree: ast.Module) -> Iterator[tuple[object, object]]:
+    """Find every call of `configure` with its table and schema; None for an omitted argument."""
+    for names, call in _calls(tree.body, bound(tree.body)):
+        function = call.func
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+        if called == "configure":
+            table, schema = (_argument(call, name, names) for name in ARGUMENTS)
+            yield table, schema
+
+
+def _argument(call: ast.Call, name: str, names: Names) -> object:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return literal(keyword.value, names)
+    # `**options`: a literal dictionary is readable, any other may contain these arguments.
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            return _in_dictionary(keyword.value, name, names)
+    return None
+
+
+def _in_dictionary(node: ast.expr, name: str, names: Names) -> object:
+    written = names.get(node.id) if isinstance(node, ast.Name) else node
+    if not isinstance(written, ast.Dict):
+        return UNKNOWN
+    for key, value in zip(written.keys, written.values, strict=True):
+        if key is None:
+            return UNKNOWN
+        if literal(key, names) == name:
+            return literal(value, names)
+    return None
+
+
+def _calls(body: list[ast.stmt], names: Names) -> Iterator[tuple[Names, ast.Call]]:
+    """Find all calls, each with its visible names: names of a function hide those of the module."""
+    for statement in body:
+        yield from _within(statement, names)
+
+
+def _within(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = node.args
+        given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        names = {**names, **{each.arg: None for each in given}, **bound(node.body)}
+    if isinstance(node, ast.Call):
+        yield names, node
+    for child in ast.iter_child_nodes(node):
+        yield from _within(child, names)
 
 
 # Find the version table of a database without running the project's env.py.

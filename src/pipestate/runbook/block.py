@@ -1,23 +1,27 @@
-"""Read a fenced SQL block as a check, evidence, view or backfill."""
+"""Read the parts of a phase: fenced SQL blocks, sign-offs, and `again` items."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipestate.runbook.criterion import Requirement, RequirementError, parse_requirement
 from pipestate.runbook.directives import FORM as LENGTH
-from pipestate.runbook.directives import KINDS, VARIANT_KINDS, is_length, read_directives
+from pipestate.runbook.directives import KINDS, VARIANT_KINDS, is_length, read_directives, with_length
 from pipestate.runbook.files import beside
-from pipestate.runbook.markdown import Fence, Task
+from pipestate.runbook.markdown import AgainItem, Fence, Task
 from pipestate.runbook.model import (
     BESIDE,
     ON_PAGE,
+    Again,
     Backfill,
     Check,
     Evidence,
     Findings,
     Level,
+    Phase,
     SignOff,
+    SqlBlock,
     View,
     is_id,
 )
@@ -25,8 +29,6 @@ from pipestate.runbook.statement import tokens, without_semicolon
 from pipestate.runbook.update import names
 
 LEVELS = tuple(Level)
-
-Part = Check | Evidence | View | Backfill
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class BlockFile:
         return BESIDE if self.page else None
 
 
-def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
+def read_block(fence: Fence, file: BlockFile, found: Findings) -> SqlBlock | None:
     """Read a SQL fence, and report its faults to `found`; return None for prose.
 
     A faulty block still returns a value, so that references to it cause no further findings.
@@ -60,7 +62,9 @@ def read_block(fence: Fence, file: BlockFile, found: Findings) -> Part | None:
     return _made(kind, values, sql, fence.line, file, found)
 
 
-def _made(kind: str, values: dict[str, str], sql: str, line: int, file: BlockFile, found: Findings) -> Part:
+def _made(
+    kind: str, values: dict[str, str], sql: str, line: int, file: BlockFile, found: Findings
+) -> SqlBlock:
     dialect = file.dialect or (ON_PAGE if "dialect" in values else None)
     block = f"{file.path}:{line}"
     if kind == "explains":
@@ -169,9 +173,9 @@ def _requirement(values: dict[str, str], line: int, file: BlockFile, found: Find
 # Read a task-list item as a sign-off: the text, the number of people and the validity.
 
 
-FORM = "- [ ] `restore-tested` (24h): what the person vouches for"
+SIGNOFF_FORM = "- [ ] `restore-tested` (24h): what the person vouches for"
 
-_ITEM = re.compile(
+_SIGNOFF = re.compile(
     r"\[ \]\s+`(?P<id>[^`]*)`\s+\((?P<valid>[^(),]*)(?:,(?P<people>[^(),]*))?\):\s*(?P<text>.*\S)", re.DOTALL
 )
 _PEOPLE = re.compile(r"(?P<number>[1-9][0-9]?) (?:people|persons?)")
@@ -181,12 +185,12 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def is_signoff(task: Task) -> bool:
-    return _ITEM.fullmatch(task.text) is not None
+    return _SIGNOFF.fullmatch(task.text) is not None
 
 
 def read_signoff(task: Task, found: Findings) -> SignOff | None:
     """Read the sign-off of an item, and report its faults to `found`."""
-    item = _ITEM.fullmatch(task.text)
+    item = _SIGNOFF.fullmatch(task.text)
     if not item:
         found.add(task.line, _advice(task.text))
         return None
@@ -228,4 +232,115 @@ def _advice(text: str) -> str:
             f"a ticked box signs nothing off: leave it `[ ]` and record the word with "
             f"`pipestate attest {ticked['id']} --by WHO`"
         )
-    return f"a task-list item in a phase is a sign-off: write `{FORM}`, or a plain list item without the box"
+    return f"a task-list item in a phase is a sign-off: write `{SIGNOFF_FORM}`, or a plain list item without the box"
+
+
+# Repeated checks: `- again: `backfill/no-orphans`` runs a check of an earlier phase once more.
+# The block is written once in the runbook; the item may change its criterion or its time span.
+
+
+AGAIN_FORM = "- again: `phase/check`, requires `n = 0`, over `48 hours`: why"
+
+_AGAIN = re.compile(r"again:\s*`(?P<phase>[^`/]*)/(?P<id>[^`/]*)`(?P<rest>.*)", re.IGNORECASE)
+_CLAUSE = re.compile(r"\s*,\s*(?P<word>requires|over)\s+`(?P<value>[^`]*)`")
+_END = re.compile(r"\s*(?::\s*\S.*)?")
+
+
+def is_again(item: AgainItem) -> bool:
+    return _AGAIN.fullmatch(" ".join(item.text.split())) is not None
+
+
+def read_again(item: AgainItem, found: Findings) -> Again | None:
+    """Read the item, and report its faults to `found`; a paragraph that reads like an item is a fault."""
+    if not item.listed:
+        if is_again(item):
+            found.add(item.line, f"`again:` is read only as a list item: write `{AGAIN_FORM}`")
+        return None
+    said = _AGAIN.fullmatch(" ".join(item.text.split()))
+    clauses = _clauses(said["rest"]) if said else None
+    if said is None or clauses is None:
+        found.add(
+            item.line,
+            f"an item that begins with `again` asks a check of an earlier phase once more: write `{AGAIN_FORM}`, "
+            "of which the last three parts may be left out; prose begins with another word",
+        )
+        return None
+    over = clauses.get("over")
+    if over is not None and not is_length(over):
+        found.add(item.line, f"again {said['phase']}/{said['id']}, over `{over}`: write {LENGTH}")
+    return Again(said["id"], item.line, said["phase"], _again_requirement(clauses, item.line, found), over)
+
+
+def _clauses(rest: str) -> dict[str, str] | None:
+    """Read `requires` and `over` in either order; None for a repeated or unknown clause."""
+    clauses: dict[str, str] = {}
+    position = 0
+    while clause := _CLAUSE.match(rest, position):
+        word = clause["word"].lower()
+        if word in clauses:
+            return None
+        clauses[word] = clause["value"].strip()
+        position = clause.end()
+    return clauses if _END.fullmatch(rest, position) else None
+
+
+def _again_requirement(clauses: dict[str, str], line: int, found: Findings) -> Requirement | None:
+    text = clauses.get("requires")
+    if text is None:
+        return None
+    try:
+        return parse_requirement(text)
+    except RequirementError as error:
+        found.add(line, f"requires `{text}`: {error.what}")
+        return Requirement(text, ())
+
+
+def resolve_again(item: Again, earlier: Sequence[Phase], own: str, found: Findings) -> Iterator[Check]:
+    """Apply the item's changes to the check of an earlier phase; yield one check per engine variant."""
+    phase = next((phase for phase in earlier if phase.name == item.phase), None)
+    fault = _why_not(item, phase, earlier, own)
+    if fault or phase is None:
+        found.add(item.line, f"again {item.address}: {fault}")
+        return
+    for check in (check for check in phase.checks if check.id == item.id and isinstance(check, Check)):
+        if item.over is not None and check.window is None:
+            found.add(
+                item.line,
+                f"again {item.address}, over `{item.over}`: its block names no length that could be another; "
+                "add `-- window:` with the one that stands in its SQL",
+            )
+        yield _changed(check, item)
+
+
+def _changed(check: Check, item: Again) -> Check:
+    changed = replace(check, line=item.line, again=item.address, require=item.require or check.require)
+    if item.over is None or check.window is None:
+        return changed
+    return replace(
+        changed,
+        sql=with_length(check.sql, check.window, item.over, check.dialect),
+        evidence=tuple(_over(each, check.window, item.over) for each in check.evidence),
+        window=item.over,
+    )
+
+
+def _over(evidence: Evidence, window: str, other: str) -> Evidence:
+    return replace(evidence, sql=with_length(evidence.sql, window, other, evidence.dialect))
+
+
+def _why_not(item: Again, phase: Phase | None, earlier: Sequence[Phase], own: str) -> str | None:
+    if item.phase == own:
+        return "that is this same phase, and what it has is asked anyway: take the item out"
+    if phase is None:
+        known = ", ".join(dict.fromkeys(each.name for each in earlier))
+        there = f"those before this one are {known}" if known else "there is none before this one"
+        return f"no earlier phase is called {item.phase}: {there}"
+    named = [check for check in phase.checks if check.id == item.id]
+    if not named:
+        checks = dict.fromkeys(check.id for check in phase.checks if isinstance(check, Check))
+        return f"phase {phase.name} has no such check: it has {', '.join(checks) or 'none'}"
+    if isinstance(named[0], SignOff):
+        return "a sign-off is of its phase: write the task-list item here as well, so that people sign again"
+    if named[0].again is not None:
+        return f"there it is itself asked again: name the phase where its block stands, `{named[0].again}`"
+    return None

@@ -83,80 +83,70 @@ def literal(value: Value) -> str:
 def parse_requirement(text: str) -> Requirement:
     """Parse a criterion; RequirementError explains the fault and the correct form."""
     cursor = _Cursor(text.strip())
-    comparisons = [_comparison(cursor)]
-    while not cursor.at_end():
-        _conjunction(cursor)
-        comparisons.append(_comparison(cursor))
+    comparisons = [cursor.comparison()]
+    while cursor.position < len(cursor.text):
+        word = cursor.word
+        if not cursor.take(_AND):
+            advice = "make it one column of the query" if word.lower() == "or" else _FORM
+            raise cursor.fail(f"expected `and` or the end of the criterion, not {word}: {advice}")
+        comparisons.append(cursor.comparison())
     return Requirement(cursor.text, tuple(comparisons))
 
 
 class _Cursor:
-    """Position of the parser in the criterion."""
+    """Position of the parser in the criterion, at the beginning of a word."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._position = 0
+        self.position = 0
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        self._skip_space()
-        match = pattern.match(self.text, self._position)
-        if match:
-            self._position = match.end()
+        match = pattern.match(self.text, self.position)
+        if match and (after := _SPACE.match(self.text, match.end())):
+            self.position = after.end()
         return match
 
-    def at_end(self) -> bool:
-        self._skip_space()
-        return self._position == len(self.text)
-
-    def next_word(self) -> str:
-        self._skip_space()
-        word = _WORD.match(self.text, self._position)
+    @property
+    def word(self) -> str:
+        word = _WORD.match(self.text, self.position)
         return word.group() if word else "the end"
 
     def fail(self, what: str) -> RequirementError:
         return RequirementError(self.text, what)
 
-    def _skip_space(self) -> None:
-        space = _SPACE.match(self.text, self._position)
-        self._position = space.end() if space else self._position
+    def comparison(self) -> Comparison:
+        """Read a comparison; refuse one that could never be evaluated, so that lint reports it before a run."""
+        found = self.take(_COLUMN)
+        if not found:
+            raise self.fail(f"expected a column of the query, or `rows`, not {self.word}: {_FORM}")
+        column = ROWS if found.group().lower() == ROWS else found.group()
+        word, sign = self.word, self.take(_OPERATOR)
+        if not sign:
+            raise self.fail(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
+        op = sign.group()
+        if op in _OPERATORS_MISSPELT:
+            raise self.fail(f"{op} is not an operator here: write {_OPERATORS_MISSPELT[op]}")
+        comparison = Comparison(column, op, self._value(f"{column} {op}"))
+        if isinstance(comparison.value, bool) and op not in ("=", "!="):
+            raise self.fail(f"{column} {comparison.required}: true and false take = or !=")
+        if column == ROWS and isinstance(comparison.value, bool | str):
+            raise self.fail(f"rows {comparison.required}: `rows` is a number, compare it with one")
+        return comparison
 
-
-def _comparison(cursor: _Cursor) -> Comparison:
-    column = cursor.take(_COLUMN)
-    if not column:
-        raise cursor.fail(f"expected a column of the query, or `rows`, not {cursor.next_word()}: {_FORM}")
-    name = ROWS if column.group().lower() == ROWS else column.group()
-    op = _operator(cursor, name)
-    return _sensible(cursor, Comparison(name, op, _value(cursor, f"{name} {op}")))
-
-
-def _operator(cursor: _Cursor, column: str) -> str:
-    word = cursor.next_word()
-    op = cursor.take(_OPERATOR)
-    if not op:
-        raise cursor.fail(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
-    if op.group() in _OPERATORS_MISSPELT:
-        raise cursor.fail(f"{op.group()} is not an operator here: write {_OPERATORS_MISSPELT[op.group()]}")
-    return op.group()
-
-
-def _value(cursor: _Cursor, before: str) -> Value:
-    if string := cursor.take(_STRING):
-        return string.group(1).replace("''", "'")
-    word = cursor.next_word()
-    if number := cursor.take(_NUMBER):
-        return _number(cursor, number.group())
-    truth = {"true": True, "false": False}.get(word.lower())
-    if truth is None:
-        raise cursor.fail(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
-    cursor.take(_WORD)
-    return truth
-
-
-def _number(cursor: _Cursor, digits: str) -> int | Decimal:
-    if len(digits) > MAX_DIGITS:
-        raise cursor.fail(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
-    return Decimal(digits) if "." in digits else int(digits)
+    def _value(self, before: str) -> Value:
+        if string := self.take(_STRING):
+            return string.group(1).replace("''", "'")
+        word = self.word
+        if number := self.take(_NUMBER):
+            digits = number.group()
+            if len(digits) > MAX_DIGITS:
+                raise self.fail(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
+            return Decimal(digits) if "." in digits else int(digits)
+        truth = {"true": True, "false": False}.get(word.lower())
+        if truth is None:
+            raise self.fail(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
+        self.take(_WORD)
+        return truth
 
 
 def _advice(word: str) -> str:
@@ -169,19 +159,3 @@ def _advice(word: str) -> str:
     if re.match(r"[+\-.]?\d", word):
         return "write a number as 12, -3 or 99.5"
     return "a literal is a number, a 'string', true or false; compare columns with each other in the query"
-
-
-def _conjunction(cursor: _Cursor) -> None:
-    word = cursor.next_word()
-    if not cursor.take(_AND):
-        advice = "make it one column of the query" if word.lower() == "or" else _FORM
-        raise cursor.fail(f"expected `and` or the end of the criterion, not {word}: {advice}")
-
-
-def _sensible(cursor: _Cursor, comparison: Comparison) -> Comparison:
-    """Refuse a comparison that could never be evaluated, so that lint reports it before a run."""
-    if isinstance(comparison.value, bool) and comparison.op not in ("=", "!="):
-        raise cursor.fail(f"{comparison.column} {comparison.required}: true and false take = or !=")
-    if comparison.column == ROWS and isinstance(comparison.value, bool | str):
-        raise cursor.fail(f"rows {comparison.required}: `rows` is a number, compare it with one")
-    return comparison

@@ -1,11 +1,12 @@
 """Lint a runbook: find all of its faults before it runs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, takewhile
 from pathlib import Path
 
 from pipestate.core.errors import RunbookError
+from pipestate.runbook.directives import stands_in
 from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
 from pipestate.runbook.model import (
     BESIDE,
@@ -15,14 +16,17 @@ from pipestate.runbook.model import (
     Finding,
     Phase,
     Runbook,
+    SqlBlock,
     View,
+    ids_of,
+    is_for_postgresql,
     is_variant,
+    label,
 )
 from pipestate.runbook.parse import collect
-from pipestate.runbook.rules import Query, faults, foreign
 from pipestate.runbook.statement import explains, objections, tokens
 from pipestate.runbook.update import update_faults
-from pipestate.runbook.variants import KINDS
+from pipestate.runbook.variants import only_postgresql
 
 
 def load(path: str | Path) -> Runbook:
@@ -34,7 +38,9 @@ def load(path: str | Path) -> Runbook:
         )
     runbook, found = _examined_once(read_text(path), path, read_beside(path))
     if runbook is None or found:
-        raise _error(found)
+        first, more = found[0], len(found) - 1
+        hint = f" ({more} more: pipestate runbook lint {first.path})" if more else ""
+        raise RunbookError(first.path, first.line, first.message + hint)
     return runbook
 
 
@@ -70,11 +76,11 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     runbook, found = collect(text, path, variants)
     if runbook is None:
         return None, found
-    standing = [PlacedBlock(phase.name, query) for phase in runbook.phases for query in _queries(phase)]
+    queries = [query for phase in runbook.phases for query in _queries(phase)]
     every = [
         *found,
-        *(_finding(each.query, what) for each in standing for what in _in_sql(each.query)),
-        *(_finding(query, what) for query, what in repeated(standing)),
+        *(_finding(query, what) for query in queries for what in _in_sql(query)),
+        *repeated(runbook),
         *_asked_again(runbook),
         *_backfilled_twice(runbook),
         *_unread_by_sqlite(runbook),
@@ -82,7 +88,7 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     return runbook, sorted(set(every))
 
 
-def _in_sql(query: Query) -> Iterator[str]:
+def _in_sql(query: SqlBlock) -> Iterator[str]:
     if isinstance(query, Backfill):
         yield from update_faults(query)
         return
@@ -124,34 +130,29 @@ def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     """Find SQL that SQLite cannot parse: in variants, and in blocks that lack one if the runbook has some."""
     if runbook.variants is None:
         return
+    advice = f": write its variant into {beside(runbook.path)}, {_OR_SAY_SO}"
     for phase in runbook.phases:
         for query in _queries(phase):
-            if is_variant(query):
-                yield from (_finding(query, what) for what in foreign(query))
-            elif _runs_on_sqlite(query, phase):
+            if is_variant(query) or _runs_on_sqlite(query, phase):
                 for what in foreign(query):
-                    yield _finding(
-                        query, f"{what}: write its variant into {beside(runbook.path)}, {_OR_SAY_SO}"
-                    )
+                    yield _finding(query, what if is_variant(query) else what + advice)
 
 
 _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql` here, where SQLite cannot hold this state"
 
 
-def _runs_on_sqlite(query: Query, phase: Phase) -> bool:
+def _runs_on_sqlite(query: SqlBlock, phase: Phase) -> bool:
     """Tell whether SQLite would execute this block of the runbook itself."""
+    checks = phase.checks_for(BESIDE)
     if isinstance(query, Evidence):
-        checks = [check for check in phase.checks_for(BESIDE) if isinstance(check, Check)]
-        return any(check.evidence_for(BESIDE) == query for check in checks)
-    if isinstance(query, Backfill):
-        return any(each.block == query.block for each in phase.backfills_for(BESIDE))
-    chosen = phase.views_for(BESIDE) if isinstance(query, View) else phase.checks_for(BESIDE)
+        return any(isinstance(check, Check) and check.evidence_for(BESIDE) == query for check in checks)
+    chosen = (*checks, *phase.views_for(BESIDE), *phase.backfills_for(BESIDE))
     return any(each.block == query.block for each in chosen)
 
 
-def _queries(phase: Phase) -> Iterator[Query]:
+def _queries(phase: Phase) -> Iterator[SqlBlock]:
     """List the blocks written in this phase, each once; repeated checks belong to their own phase."""
-    seen: dict[str, Query] = {}
+    seen: dict[str, SqlBlock] = {}
     for check in phase.checks:
         if isinstance(check, Check) and check.again is None:
             seen.setdefault(check.block, check)
@@ -162,74 +163,111 @@ def _queries(phase: Phase) -> Iterator[Query]:
     yield from phase.backfills
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBlock:
-    """A block and the phase that contains it."""
+def repeated(runbook: Runbook) -> Iterator[Finding]:
+    """Find each block that repeats an earlier one of its kind, and suggest the replacement.
 
-    phase: str
-    query: Query
-
-
-def repeated(standing: list[PlacedBlock]) -> Iterator[tuple[Query, str]]:
-    """Find each block that repeats an earlier one of its kind, and suggest the replacement."""
-    first: dict[tuple[str, bool, str], PlacedBlock] = {}
-    for each in standing:
-        path = each.query.block.rpartition(":")[0]
-        words = _words_of(each.query)
-        same = first.setdefault((path, isinstance(each.query, View), words), each)
-        if words and same is not each and not _is_told_already(same, each):
-            yield each.query, f"the same SQL stands at {same.query.block}: {_advice_for(same, each)}"
+    Statements are compared without whitespace and comments, and with bare words in upper case.
+    """
+    first: dict[tuple[str, bool, str], tuple[Phase, SqlBlock]] = {}
+    for phase in runbook.phases:
+        for query in _queries(phase):
+            path = query.block.rpartition(":")[0]
+            words = " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
+            where, same = first.setdefault((path, isinstance(query, View), words), (phase, query))
+            one_id = where is phase and type(same) is type(query) and ids_of(same) == ids_of(query)
+            if words and same is not query and not one_id:  # `parse` reports a duplicate id
+                advice = _advice_for(same, query, where.name, here=where is phase)
+                yield _finding(query, f"the same SQL stands at {same.block}: {advice}")
 
 
-def _is_told_already(first: PlacedBlock, second: PlacedBlock) -> bool:
-    """Tell whether two blocks share an id in one phase, which is reported as a duplicate id."""
-    one, two = first.query, second.query
-    return first.phase == second.phase and type(one) is type(two) and _ids(one) == _ids(two)
-
-
-def _ids(query: Query) -> tuple[str, ...]:
-    return query.check_ids if isinstance(query, Evidence) else (query.id,)
-
-
-def _words_of(query: Query) -> str:
-    """Normalise a statement: drop whitespace and comments, and upper-case bare words."""
-    return " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
-
-
-def _advice_for(first: PlacedBlock, second: PlacedBlock) -> str:
-    one, two = first.query, second.query
+def _advice_for(one: SqlBlock, two: SqlBlock, phase: str, *, here: bool) -> str:
     if isinstance(one, Check) and isinstance(two, Check):
-        if first.phase == second.phase:
+        if here:
             return "make it one check, and join the two criteria with `and`"
-        return f"write `- again: `{first.phase}/{one.id}`` instead{_with_criterion(one, two)}"
+        other = two.require.text if two.require.text != one.require.text else ""
+        requires = f", with `, requires `{other}``" if other else ""
+        return f"write `- again: `{phase}/{one.id}`` instead{requires}"
     if isinstance(one, Evidence) and isinstance(two, Evidence):
-        if first.phase == second.phase:
+        if here:
             both = ", ".join(dict.fromkeys((*one.check_ids, *two.check_ids)))
             return f"write it once, with `-- explains: {both}`"
-        return f"ask its check with `again:`, which brings the evidence of phase {first.phase} along"
+        return f"ask its check with `again:`, which brings the evidence of phase {phase} along"
     if isinstance(one, View | Backfill):
-        return f"take this {'view' if isinstance(one, View) else 'backfill'} out"
+        return f"take this {type(one).__name__.lower()} out"
     return "require `rows = 0` of it, and the check shows its own rows"
 
 
-def _with_criterion(one: Check, two: Check) -> str:
-    if one.require.text == two.require.text or not two.require.text:
-        return ""
-    return f", with `, requires `{two.require.text}``"
+def _finding(query: SqlBlock, what: str) -> Finding:
+    return Finding.at(query.block, f"{label(query)}: {what}")
 
 
-def _finding(query: Query, what: str) -> Finding:
-    path, _, line = query.block.rpartition(":")
-    return Finding(path, int(line), f"{_name(query)}: {what}")
+# Rules beyond a plain read, which keep verdicts and rows truthful.
 
 
-def _name(query: Query) -> str:
-    if isinstance(query, Evidence):
-        return f"evidence for {', '.join(query.check_ids)}"
-    return f"{KINDS[type(query)]} {query.id}"
+AGE = "age_seconds"
 
 
-def _error(found: list[Finding]) -> RunbookError:
-    first, more = found[0], len(found) - 1
-    hint = f" ({more} more: pipestate runbook lint {first.path})" if more else ""
-    return RunbookError(first.path, first.line, first.message + hint)
+def faults(check: Check) -> Iterator[str]:
+    """Find conflicts between a check's SQL and its directives, each with a fix."""
+    if check.require.shows_own_rows and cuts_rows(check.sql, check.dialect):
+        yield (
+            f"LIMIT hides rows from `{check.require.text}`: take it out; "
+            "the first rows are shown, and all are counted"
+        )
+    if check.window and check.again is None and not stands_in(check.sql, check.window, check.dialect):
+        yield (
+            f"`-- window: {check.window}` stands in no literal of its SQL, so it could not be another: "
+            f"write the length there as '{check.window}', or take the line out"
+        )
+    if not asks_age(check):
+        yield (
+            f"an observation may be a year old: add `and {AGE} <= 3600`, or the like, to what it requires "
+            f"of latest_observation (or compare {AGE} in its SQL)"
+        )
+
+
+def foreign(query: SqlBlock) -> Iterator[str]:
+    """Name the PostgreSQL-only parts of a block that SQLite must also run."""
+    if is_for_postgresql(query) or not (found := only_postgresql(query.sql)):
+        return
+    shown = ", ".join(f"`{each}`" for each in found[:3])
+    yield f"SQLite does not know {shown}{' and others' if len(found) > 3 else ''}"
+
+
+def asks_age(check: Check) -> bool:
+    """Tell whether a check on the newest observation also checks its age."""
+    seen = tokens(check.sql, check.dialect)
+    if not any(token.identifier == "latest_observation" for token in seen):
+        return True
+    if any(each.column.lower() == AGE for each in check.require.comparisons):
+        return True
+    for before, token, after in zip([None, *seen], seen, [*seen[1:], None], strict=False):
+        if token.identifier == AGE:
+            begins = before is None or before.text in (",", ".") or before.keyword in ("SELECT", "DISTINCT")
+            ends = after is None or after.text in (",", ")") or after.keyword in ("FROM", "AS")
+            if not (begins and ends):  # more than a plain item of the SELECT list
+                return True
+    return False
+
+
+def cuts_rows(sql: str, dialect: str | None) -> bool:
+    """Tell whether a LIMIT or FETCH FIRST at the top level of the statement cuts its rows.
+
+    >>> cuts_rows("SELECT a FROM b LIMIT 10", None), cuts_rows("SELECT (SELECT a FROM b LIMIT 1)", None)
+    (True, False)
+    """
+    seen = tokens(sql, dialect)
+    depths = list(accumulate((token.text == "(") - (token.text == ")") for token in seen))
+    opening = sum(1 for _ in takewhile(lambda token: token.text == "(", seen))
+    closing = sum(1 for _ in takewhile(lambda token: token.text == ")", reversed(seen)))
+    # Parentheses may enclose the whole statement: its own level is that of its outermost token.
+    level = min(opening, closing, *depths[opening : len(seen) - closing])
+    top = [token for token, depth in zip(seen, depths, strict=True) if depth == level]
+    if top and top[0].keyword == "EXPLAIN":
+        return False  # the row count of a plan is fixed
+    for before, token, after in zip(top, top[1:], top[2:], strict=False):
+        fetches = token.keyword == "FETCH" and after.keyword in ("FIRST", "NEXT")
+        named = before.text == "." or before.keyword == "AS"
+        if (token.keyword == "LIMIT" or fetches) and not named:
+            return True
+    return False

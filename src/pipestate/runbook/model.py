@@ -23,6 +23,12 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.message}"
 
+    @classmethod
+    def at(cls, block: str, message: str) -> "Finding":
+        """Build the finding of a block, given as `path:line`."""
+        path, _, line = block.rpartition(":")
+        return cls(path, int(line), message)
+
     def error(self) -> RunbookError:
         return RunbookError(self.path, self.line, self.message)
 
@@ -39,8 +45,7 @@ class Findings:
 
     def at(self, block: str, message: str) -> None:
         """Add a fault of a block, given as `path:line` in any file of the runbook."""
-        path, _, line = block.rpartition(":")
-        self._found.add(Finding(path, int(line), message))
+        self._found.add(Finding.at(block, message))
 
     def beside(self, path: str) -> "Findings":
         """Return a collector for another file of the same runbook."""
@@ -171,6 +176,21 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """An `again` item; `id` is the id of the check in the phase that contains its block."""
+
+    id: str
+    line: int
+    phase: str
+    require: Requirement | None = None
+    over: str | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.phase}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """A section of the runbook. `opens` lists the revisions that its gate guards."""
 
@@ -248,6 +268,21 @@ def variant(variants: Iterable[V], dialect: str) -> V | None:
     """Return the block written for this engine, else the block written for any engine."""
     fitting = [each for each in variants if each.dialect in (None, dialect)]
     return max(fitting, key=lambda each: each.dialect is not None, default=None)
+
+
+SqlBlock = Check | Evidence | View | Backfill
+Part = SqlBlock | SignOff | Again
+
+
+def ids_of(part: Part) -> tuple[str, ...]:
+    """Return the ids of the checks that evidence explains, or the id of another part."""
+    return part.check_ids if isinstance(part, Evidence) else (part.id,)
+
+
+def label(block: SqlBlock) -> str:
+    """Name a block in a message, as `check late-orders`."""
+    kind = "evidence for" if isinstance(block, Evidence) else type(block).__name__.lower()
+    return f"{kind} {', '.join(ids_of(block))}"
 
 
 def is_variant(block: _Variant) -> bool:

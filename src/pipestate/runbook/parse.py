@@ -7,8 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from pipestate.runbook.again import Again, read_again, resolve
-from pipestate.runbook.block import BlockFile, read_block, read_signoff
+from pipestate.runbook.block import BlockFile, read_again, read_block, read_signoff, resolve_again
 from pipestate.runbook.files import beside, read_beside, read_text
 from pipestate.runbook.frontmatter import (
     FORM,
@@ -22,20 +21,24 @@ from pipestate.runbook.frontmatter import (
 from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Heading, Prose, Task, blocks
 from pipestate.runbook.model import (
     Advice,
+    Again,
     Backfill,
     Check,
     Evidence,
     Finding,
     Findings,
     Level,
+    Part,
     Phase,
     Runbook,
     SignOff,
+    SqlBlock,
     View,
+    ids_of,
     is_variant,
 )
 from pipestate.runbook.unread import report_hidden, report_outside
-from pipestate.runbook.variants import Part, Variant, Variants, join, read_variants, report_other_phases
+from pipestate.runbook.variants import Variants, join, read_variants, report_other_phases
 
 P = TypeVar("P", bound=Part)
 
@@ -44,7 +47,7 @@ def build_phase(
     section: Section,
     header: PhaseHeader,
     parts: list[Part],
-    variants: list[Variant],
+    variants: list[SqlBlock],
     earlier: Sequence[Phase],
     found: Findings,
 ) -> Phase:
@@ -77,17 +80,13 @@ def _asked(
         own = (each for each in evidence.get(part.id, []) if _share_an_engine(part, each))
         yield replace(part, evidence=tuple(own))
     elif isinstance(part, Again):
-        yield from resolve(part, earlier, phase, found)
-
-
-def _names(part: Part) -> tuple[str, ...]:
-    return part.check_ids if isinstance(part, Evidence) else (part.id,)
+        yield from resolve_again(part, earlier, phase, found)
 
 
 def _grouped(parts: Iterable[P]) -> dict[str, list[P]]:
     groups: dict[str, list[P]] = {}
     for part in parts:
-        for name in _names(part):
+        for name in ids_of(part):
             groups.setdefault(name, []).append(part)
     return groups
 
@@ -95,7 +94,7 @@ def _grouped(parts: Iterable[P]) -> dict[str, list[P]]:
 def _report_duplicates(parts: list[Part], found: Findings) -> None:
     first: dict[tuple[bool, str], int] = {}
     for part in parts:
-        for name in _names(part):
+        for name in ids_of(part):
             line = first.setdefault((isinstance(part, Evidence), name), part.line)
             if line != part.line:
                 found.add(part.line, _duplicate(part, name, line))

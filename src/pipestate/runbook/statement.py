@@ -5,7 +5,7 @@ One statement for one engine could be two for the other, so every function takes
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -93,7 +93,7 @@ def tokens(sql: str, dialect: str | None) -> list[Token]:
 
 @lru_cache(maxsize=512)
 def _seen(sql: str, dialect: str) -> tuple[Token, ...]:
-    """Cache the scan: every lint rule reads the same blocks."""
+    """Scan the SQL once: every lint rule reads the same blocks."""
     return tuple(_scan(sql, dialect))
 
 
@@ -177,8 +177,6 @@ EFFECTS = re.compile(
     re.VERBOSE,
 )
 
-Rule = Callable[[list[Token]], Iterator[str]]
-
 
 def objections(sql: str, dialect: str | None) -> list[str]:
     """List the reasons why a block is more than one plain read, each with a fix.
@@ -187,19 +185,19 @@ def objections(sql: str, dialect: str | None) -> list[str]:
     """
     if dialect in DIALECTS:
         return list(dict.fromkeys(_objections(sql, dialect)))
-    heard = {engine: list(_objections(sql, engine)) for engine in DIALECTS}
-    told = dict.fromkeys(message for messages in heard.values() for message in messages)
-    return [message + _as_read_by(message, heard) for message in told]
+    heard: dict[str, list[str]] = {}
+    for engine in DIALECTS:
+        for message in dict.fromkeys(_objections(sql, engine)):
+            heard.setdefault(message, []).append(ENGINES[engine])
+    return [
+        message if len(engines) == len(DIALECTS) else f"{message} (as {engines[0]} reads it)"
+        for message, engines in heard.items()
+    ]
 
 
 def explains(sql: str, dialect: str | None) -> bool:
     """Tell whether the statement is an EXPLAIN; other statements cannot select from it."""
     return next((token.keyword for token in tokens(sql, dialect)), "") == "EXPLAIN"
-
-
-def _as_read_by(message: str, heard: dict[str, list[str]]) -> str:
-    engines = [ENGINES[engine] for engine, messages in heard.items() if message in messages]
-    return "" if len(engines) == len(heard) else f" (as {engines[0]} reads it)"
 
 
 def _objections(sql: str, dialect: str) -> Iterator[str]:
@@ -214,8 +212,8 @@ def _objections(sql: str, dialect: str) -> Iterator[str]:
     elif beginning := list(_begins_with_a_read(found[0], dialect)):
         yield from beginning
     else:
-        for rule in RULES:
-            yield from rule(found[0])
+        yield from _does_not_write(found[0])
+        yield from _hides_nothing(found[0])
 
 
 def _begins_with_a_read(statement: list[Token], dialect: str) -> Iterator[str]:
@@ -228,7 +226,14 @@ def _begins_with_a_read(statement: list[Token], dialect: str) -> Iterator[str]:
     if unknown := UNKNOWN.get((dialect, word)):
         yield unknown
     elif word not in READS:
-        yield f"begins with {_shown(statement[0], begin)}, not with a plain read: {_advice(first, word)}"
+        advice = "begin with SELECT, WITH or VALUES"
+        if word == "PRAGMA":
+            advice = "read it as a table, SELECT … FROM pragma_table_info('orders')"
+        elif first == "EXPLAIN":
+            advice = "EXPLAIN a SELECT, and without ANALYZE, which runs it"
+        shown = (begin or statement[0]).text
+        prefix = "EXPLAIN " if begin and begin is not statement[0] and first == "EXPLAIN" else ""
+        yield f"begins with {prefix}{shown}, not with a plain read: {advice}"
 
 
 def _explained(statement: list[Token]) -> list[Token]:
@@ -243,25 +248,11 @@ def _explained(statement: list[Token]) -> list[Token]:
     return rest
 
 
-def _shown(first: Token, begin: Token | None) -> str:
-    if begin is None or begin is first or first.keyword != "EXPLAIN":
-        return (begin or first).text
-    return f"EXPLAIN {begin.text}"
-
-
-def _advice(first: str, word: str) -> str:
-    if word == "PRAGMA":
-        return "read it as a table, SELECT … FROM pragma_table_info('orders')"
-    if first == "EXPLAIN":
-        return "EXPLAIN a SELECT, and without ANALYZE, which runs it"
-    return "begin with SELECT, WITH or VALUES"
-
-
 def _does_not_write(statement: list[Token]) -> Iterator[str]:
     if LOCKS.search(" ".join(token.keyword or "?" for token in statement)):
         yield "locks rows with FOR UPDATE or FOR SHARE, which is a write: take the clause out"
         return
-    words = dict.fromkeys(_keywords(statement[1:], statement[0]))
+    words = {after.keyword: None for before, after in pairwise(statement) if before.text != "."}
     writes = [word for word in words if word in WRITES]
     for word in writes:
         yield f"holds {word}, and a check only reads: take it out (a column of that name goes in quotes)"
@@ -269,37 +260,14 @@ def _does_not_write(statement: list[Token]) -> Iterator[str]:
         yield "writes INTO a table: a check only reads, take INTO out"
 
 
-def _keywords(statement: list[Token], before: Token) -> Iterator[str]:
-    """Yield the bare words, except names after a dot."""
-    for token in statement:
-        if before.text != ".":
-            yield token.keyword
-        before = token
-
-
-def _calls_nothing_with_effects(statement: list[Token]) -> Iterator[str]:
-    for name, after in pairwise(statement):
-        if after.text == "(" and EFFECTS.fullmatch(name.identifier):
-            yield f"calls {name.identifier}(), which does more than read: take the call out"
-
-
-def _has_no_backslash(statement: list[Token]) -> Iterator[str]:
+def _hides_nothing(statement: list[Token]) -> Iterator[str]:
+    """Refuse calls with effects, psql commands, and forms that hide their meaning from a check of words."""
     if any(token.text == "\\" for token in statement):
         yield "a backslash outside quotes begins a psql command: a block is SQL alone, take it out"
-
-
-def _hides_nothing(statement: list[Token]) -> Iterator[str]:
-    """Refuse two forms that hide their meaning from a check of words."""
     if any(token.kind == "name" and token.text[0] in "uU" for token in statement):
         yield 'a name in U&"…" hides what it is: write the name plainly'
     for one, other in pairwise(statement):
+        if other.text == "(" and EFFECTS.fullmatch(one.identifier):
+            yield f"calls {one.identifier}(), which does more than read: take the call out"
         if one.text[:2] in ("E'", "e'") and other.kind == "string":
             yield "a string goes on after E'…', and its backslashes with it: write one string"
-
-
-RULES: tuple[Rule, ...] = (
-    _does_not_write,
-    _calls_nothing_with_effects,
-    _has_no_backslash,
-    _hides_nothing,
-)

@@ -3,10 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from pipestate.runbook.again import FORM as AGAIN
-from pipestate.runbook.again import is_again
-from pipestate.runbook.block import FORM as SIGNOFF
-from pipestate.runbook.block import is_signoff
+from pipestate.runbook.block import AGAIN_FORM, SIGNOFF_FORM, is_again, is_signoff
 from pipestate.runbook.directives import almost_directive, has_directives, is_directive, mentions_directives
 from pipestate.runbook.frontmatter import Section
 from pipestate.runbook.markdown import AgainItem, Block, Fence, Prose, Task, Unread
@@ -73,9 +70,9 @@ def _unread(line: str) -> str | None:
     """Explain why a line outside fences is ignored although it resembles a part."""
     text = _TAGS.sub(" ", line.replace("<!--", "").replace("-->", ""))
     if _AGAIN.match(text):
-        return f"`again:` is not read here: write `{AGAIN}`"
+        return f"`again:` is not read here: write `{AGAIN_FORM}`"
     if _BOXED.match(text) or _SIGNED.match(text) or _INPUT.search(line):
-        return f"this looks like a sign-off and is none: write `{SIGNOFF}`"
+        return f"this looks like a sign-off and is none: write `{SIGNOFF_FORM}`"
     if (
         _DASHES.match(line)
         and _KIND.search(line)

@@ -1,25 +1,32 @@
 """SQLite variants of a runbook: read them, and join them with blocks of the same phase and id."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipestate.runbook.again import Again
 from pipestate.runbook.block import BlockFile, read_block
 from pipestate.runbook.frontmatter import sections
 from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
-from pipestate.runbook.model import BESIDE, Backfill, Check, Evidence, Findings, SignOff, View
+from pipestate.runbook.model import (
+    BESIDE,
+    Again,
+    Backfill,
+    Check,
+    Evidence,
+    Findings,
+    Part,
+    SqlBlock,
+    View,
+    label,
+)
+from pipestate.runbook.statement import Token, tokens
 from pipestate.runbook.unread import report_hidden, report_outside
-
-Part = Check | Evidence | View | Backfill | SignOff | Again
-Variant = Check | Evidence | View | Backfill
-KINDS = {Check: "check", View: "view", Backfill: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)
 class Variants:
     """The variants of a runbook by phase; `lines` holds the lines of the phase headings."""
 
-    blocks: dict[str, list[Variant]] = field(default_factory=dict)
+    blocks: dict[str, list[SqlBlock]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
 
 
@@ -40,7 +47,7 @@ def read_variants(source: str, file: BlockFile, found: Findings) -> Variants:
     return read
 
 
-def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[Variant]:
+def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[SqlBlock]:
     report_hidden(block, found)
     if isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed):
         found.add(block.line, f"sign-offs and `again:` stand on the page, {file.page}: take it out here")
@@ -55,7 +62,7 @@ def report_other_phases(variants: Variants, phases: list[str], page: str, found:
             found.add(line, f"{page} has no phase {name}: {known}")
 
 
-def join(parts: list[Part], variants: list[Variant], page: str, found: Findings) -> list[Part]:
+def join(parts: list[Part], variants: list[SqlBlock], page: str, found: Findings) -> list[Part]:
     """Insert each variant after its part of the runbook; evidence for SQLite comes last."""
     joined: list[Part] = []
     used: set[int] = set()
@@ -66,7 +73,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
         same = [each for each in variants if type(each) is type(part) and each.id == part.id]
         used |= {id(each) for each in same}
         for extra in same[1:]:
-            found.at(extra.block, f"{_name(extra)} stands twice in one phase: keep one of them")
+            found.at(extra.block, f"{label(extra)} stands twice in one phase: keep one of them")
         if same:
             joined.append(_completed(part, same[0], page, found))
     for each in variants:
@@ -78,7 +85,7 @@ def join(parts: list[Part], variants: list[Variant], page: str, found: Findings)
 
 
 def _completed(
-    part: Check | View | Backfill, variant: Variant, page: str, found: Findings
+    part: Check | View | Backfill, variant: SqlBlock, page: str, found: Findings
 ) -> Check | View | Backfill:
     """Copy line, level, revisions, window and criterion from the runbook to a variant."""
     if isinstance(part, View | Backfill):
@@ -89,13 +96,13 @@ def _completed(
     if part.dialect is None and own:
         found.at(
             variant.block,
-            f"{_name(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out here, or "
+            f"{label(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out here, or "
             "write `-- dialect: postgresql` there, where SQLite cannot hold that state",
         )
     elif part.dialect is not None and not own:
         found.at(
             variant.block,
-            f"{_name(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own here, or "
+            f"{label(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own here, or "
             "take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
@@ -107,16 +114,107 @@ def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) ->
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
             return (
-                f"{_name(variant)} is asked again in this phase, and comes with its variant: move this block to "
+                f"{label(variant)} is asked again in this phase, and comes with its variant: move this block to "
                 f"`## Phase: {part.phase}`, where {page} has it"
             )
     known = [part.id for part in parts if type(part) is type(variant)]
-    kind = f"{KINDS[type(variant)]}s"
+    kind = f"{type(variant).__name__.lower()}s"
     there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
-    return f"{_name(variant)} has no block of that id in this phase of {page}: {there}"
+    return f"{label(variant)} has no block of that id in this phase of {page}: {there}"
 
 
-def _name(variant: Variant) -> str:
-    if isinstance(variant, Evidence):
-        return f"evidence for {', '.join(variant.check_ids)}"
-    return f"{KINDS[type(variant)]} {variant.id}"
+# SQL that SQLite does not know, and ledger names on SQLite. The rules compare tokens.
+
+
+# Views and tables of the ledger: `pipestate.soak` on PostgreSQL, `pipestate_soak` on SQLite.
+LEDGER = frozenset(
+    {
+        *("latest_observation", "observed", "soak", "soak_since", "sign_off"),
+        *("backfill", "rehearsed", "compat"),
+        *("run", "result", "attestation", "observation", "object", "backfill_progress", "rehearsal"),
+    }
+)
+
+# Syntax missing from SQLite 3.38: words, functions (a name before a parenthesis), pairs of tokens, and types
+# before a literal, which SQLite would parse as a column with an alias.
+WORDS = frozenset(
+    {"interval", "lateral", "ilike", "similar", "array", "regclass", "information_schema", "tablesample"}
+)
+FUNCTIONS = frozenset(
+    {
+        *("now", "clock_timestamp", "statement_timestamp", "extract", "date_part", "date_trunc", "age"),
+        *("to_char", "to_timestamp", "to_date", "make_interval", "to_regclass", "to_regnamespace"),
+        *("generate_series", "unnest", "array_agg", "any", "bool_and", "bool_or", "every", "jsonb_agg"),
+        *("string_agg", "split_part", "left", "right", "greatest", "least", "position", "starts_with"),
+        *("regexp_replace", "regexp_match", "regexp_matches", "regexp_count", "percentile_cont"),
+        *("percentile_disc", "current_setting", "has_table_privilege", "row_to_json", "to_jsonb"),
+        *("jsonb_array_elements", "jsonb_each", "json_array_elements", "lpad", "rpad", "md5", "format_type"),
+        *("concat", "concat_ws", "char_length", "rollup", "cube", "obj_description", "col_description"),
+    }
+)
+PAIRS = frozenset(
+    {
+        *((":", ":"), ("@", ">"), ("<", "@"), ("!", "~"), ("&", "&"), ("DISTINCT", "ON"), ("TIME", "ZONE")),
+        *(("DISTINCT", "FROM"), ("FETCH", "FIRST"), ("FETCH", "NEXT"), ("FULL", "JOIN"), ("FULL", "OUTER")),
+        *(("RIGHT", "JOIN"), ("RIGHT", "OUTER")),
+    }
+)
+TYPES = frozenset({"date", "time", "timestamp", "timestamptz"})
+
+
+def ledger_names(sql: str) -> str:
+    """Replace `pipestate.` before a ledger name with `pipestate_`, the form for SQLite.
+
+    >>> ledger_names("SELECT 'pipestate.soak' FROM pipestate.soak s -- pipestate.soak")
+    "SELECT 'pipestate.soak' FROM pipestate_soak s -- pipestate.soak"
+    """
+    seen = tokens(sql, "sqlite")
+    for before, schema, dot, name in reversed(
+        list(zip([None, *seen], seen, seen[1:], seen[2:], strict=False))
+    ):
+        qualified = schema.identifier == "pipestate" and dot.text == "." and name.identifier in LEDGER
+        if qualified and (before is None or before.text != "."):
+            end = name.start + len(name.text)
+            sql = f"{sql[: schema.start]}pipestate_{name.identifier}{sql[end:]}"
+    return sql
+
+
+def as_read_by(dialect: str, sql: str) -> str:
+    """Rewrite the SQL of a block for an engine."""
+    return _SPELT.get(dialect, str)(sql)
+
+
+_SPELT: Mapping[str, Callable[[str], str]] = {"sqlite": ledger_names}
+
+
+def only_postgresql(sql: str) -> list[str]:
+    """List the PostgreSQL-only parts of the SQL as written, each once.
+
+    >>> only_postgresql("SELECT a::text, 'now()' FROM pg_class WHERE b > now() - interval '1 day'")
+    ['::', 'pg_class', 'now()', 'interval']
+    """
+    return list(dict.fromkeys(_foreign(tokens(sql, "postgresql"))))
+
+
+def _foreign(seen: list[Token]) -> Iterator[str]:
+    for before, token, after in zip([None, *seen], seen, [*seen[1:], None], strict=False):
+        if before is None or before.text != ".":
+            yield from _foreign_word(token, after)
+        if token.kind == "string" and token.text[0] in "eE$":
+            yield token.text[:2] + "…"
+        if after is not None and (token.keyword or token.text, after.keyword or after.text) in PAIRS:
+            yield f"{token.text} {after.text}" if token.keyword else token.text + after.text
+        if token.text == "~" and after is not None and (after.kind == "string" or after.text == "*"):
+            yield "~"
+
+
+def _foreign_word(token: Token, after: Token | None) -> Iterator[str]:
+    if token.kind != "word":
+        return
+    name = token.identifier
+    if name in FUNCTIONS and after is not None and after.text == "(":
+        yield f"{token.text}()"
+    elif name in WORDS or name.startswith("pg_"):
+        yield token.text
+    elif name in TYPES and after is not None and after.kind == "string":
+        yield f"{token.text} {after.text}"

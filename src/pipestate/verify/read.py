@@ -18,8 +18,8 @@ from pipestate.database import connections as db
 from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
 from pipestate.database.engines import engine_of
 from pipestate.database.interrupt import is_stopped
-from pipestate.runbook.rules import ledger_names
 from pipestate.runbook.statement import explains
+from pipestate.runbook.variants import ledger_names
 from pipestate.verify.ledger_owner import MESSAGE, foreign_owner_query, reads_ledger
 from pipestate.verify.select import explain_missing_ledger
 from pipestate.verify.values import QueryFailed, QueryResult

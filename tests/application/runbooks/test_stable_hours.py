@@ -7,7 +7,7 @@ import pytest
 
 from application.runbooks.queue_cutover_cases import PROBES
 from pipestate.runbook.model import Check
-from pipestate.runbook.rules import ledger_names
+from pipestate.runbook.variants import ledger_names
 from support.alembic_runs import Chain
 from support.servers import Database, Postgres, Sqlite
 from support.sql_times import run_timed

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipestate.pipeline.backfill import batch, stale_rows
+from pipestate.pipeline import backfill
+from pipestate.pipeline.backfill import stale_rows
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
-from pipestate.pipeline.counters.start_sql import COMPLETE_SQL, START_SQL, transitions
+from pipestate.pipeline.counters.start import COMPLETE_SQL, START_SQL, transitions
 from pipestate.pipeline.sql import ENGINES
 from pipestate.pipeline.stages import STAGES
 from support.alembic_runs import ROOT
@@ -64,8 +65,8 @@ def backfilling(engine: str) -> Iterator[Named]:
     yield "the first page of stale rows", stale_rows.FIRST_SQL[engine]
     yield "the next page", stale_rows.NEXT_SQL[engine]
     if engine == "postgresql":
-        yield "before a batch", batch.PREPARE_SQL
-    yield "a batch" if engine == "postgresql" else "a site of a batch", batch.UPDATE_SQL[engine]
+        yield "before a batch", backfill.PREPARE_SQL
+    yield "a batch" if engine == "postgresql" else "a site of a batch", backfill.UPDATE_SQL[engine]
 
 
 def files() -> dict[str, list[Named]]:

@@ -51,5 +51,10 @@ def test_the_application_is_shown_only_where_its_chain_is_served(tmp_path: Path)
         assert {"demo", "backfill"} <= set(listed)
         assert ({"queues", "reconcile"} <= set(listed)) is is_served
         assert ("--storage-dir" in shown(directory, "backfill")) is is_served
+    (tmp_path / "alembic").mkdir()
+    (tmp_path / "alembic.ini").write_text("[alembic]\nscript_location = %(here)s/alembic\n")
+    for named in (["-c", "alembic.ini"], ["--config=alembic.ini"], ["--scripts", "alembic"]):
+        assert "OCR" not in shown(tmp_path, "backfill", *named)
+    assert "--storage-dir" in shown(tmp_path, "backfill", "-c", str(ROOT / "alembic.ini"))
     assert "--storage-dir" in shown(tmp_path, "backfill", "--shipped")
     assert "clear" in shown(tmp_path, "queues")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.project.syntax import declared_in
+from pipestate.project.version_table import declared_in
 
 DEFAULT = (None, None, True)
 UNCERTAIN = (None, None, False)

@@ -6,8 +6,7 @@ import pytest
 
 from pipestate.core.errors import ConfigError
 from pipestate.project.graph import Chain, Revision
-from pipestate.project.syntax import Declared
-from pipestate.project.version_table import Candidate, choose_table
+from pipestate.project.version_table import Candidate, Declared, choose_table
 
 CHAIN = Chain(
     tuple(Revision(name, (), (), (), "", Path(name), 1) for name in ("a1", "a2", "0001")),

@@ -1,6 +1,6 @@
 import pytest
 
-from pipestate.runbook.rules import LEDGER, ledger_names, only_postgresql
+from pipestate.runbook.variants import LEDGER, ledger_names, only_postgresql
 
 
 @pytest.mark.parametrize("name", sorted(LEDGER))

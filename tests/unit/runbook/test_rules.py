@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipestate.runbook.rules import cuts_rows
+from pipestate.runbook.lint import cuts_rows
 
 Lint = Callable[[str], list[tuple[int, str]]]
 

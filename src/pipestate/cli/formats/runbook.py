@@ -9,7 +9,7 @@ from rich.table import Table
 
 from pipestate.core.errors import ConfigError
 from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, SignOff, View
-from pipestate.runbook.rules import as_read_by
+from pipestate.runbook.variants import as_read_by
 from pipestate.verify.select import written
 
 

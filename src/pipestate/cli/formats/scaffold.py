@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from pipestate.core.paths import from_here
 from pipestate.core.text import plain_lines
 from pipestate.project.find import Calls, Named
-from pipestate.project.scaffold.contract import Contracted, Started
+from pipestate.project.scaffold.contract import Contracted
 from pipestate.project.scaffold.draft import Draft
+from pipestate.project.scaffold.revision import Started
 
 GUARD = """
 In {env}, below `from alembic import context`:

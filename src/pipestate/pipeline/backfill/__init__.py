@@ -1,67 +1,89 @@
 """Backfill of the pipeline: sites stalled in OCR get counters from the storage directory.
 
 1. `plan` reads the stale rows of `site_progress`, counts the documents of each site, and decides
-   (stale_rows.py) about it. It is read-only.
-2. `apply` writes exactly that plan, in batches of one transaction each (batch.py). Sites that changed in the
+   about it (stale_rows.py). It is read-only.
+2. `apply` writes exactly that plan, in batches of one transaction each. Sites that changed in the
    meantime stay unchanged, so repeated, killed or concurrent runs are safe.
 """
 
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, select
+from sqlalchemy.exc import DataError, IntegrityError, InternalError, OperationalError
 
 from pipestate.backfill.forecast import fixed_or_adapted
-from pipestate.core.errors import ConfigError
+from pipestate.backfill.session import is_locked
+from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
-from pipestate.pipeline.backfill import batch, stale_rows
-from pipestate.pipeline.backfill.stale_rows import (
-    Counted,
-    DocumentTally,
-    SiteCounts,
-    StaleRow,
-    decide_counts,
-    decide_unread,
-    require_known_sites,
-)
-from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
-from pipestate.pipeline.stages import THRESHOLD
-from pipestate.pipeline.storage import StorageError
-
-__all__ = ["LARGEST_BATCH", "OUTCOMES", "BackfillPlan", "SiteCounts", "apply", "plan", "require_batch_size"]
+from pipestate.pipeline.backfill.stale_rows import NO_DOCUMENTS, STALE, BackfillPlan, SiteCounts
+from pipestate.pipeline.backfill.stale_rows import plan as plan
+from pipestate.pipeline.planning import Result, SubjectOutcome
+from pipestate.pipeline.schema import sites
+from pipestate.pipeline.sql import NOW, fill
+from pipestate.pipeline.stages import THRESHOLD, error_text
 
 LARGEST_BATCH = 10_000  # larger batches are slower, and workers wait for their rows
-OUTCOMES = (
-    SubjectOutcome.MIGRATED,
-    SubjectOutcome.EMPTY,
-    SubjectOutcome.MOVED_ON,
-    SubjectOutcome.ORPHANED,
-    SubjectOutcome.FAILED,
-)
+LOCK_TIMEOUT_S = 10
+BRACES = str.maketrans("[]", "{}")  # from a Python list to a PostgreSQL array
 
+# One backfill writes at a time, for the duration of a batch, which prevents deadlocks between two of them. If
+# another session holds a row, the batch gives up early, so that writers do not queue for its rows. A batch is
+# a range of keys, always read through the index, regardless of statistics.
+PREPARE = """
+SELECT set_config('lock_timeout', '{lock_timeout}s', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_nestloop', 'off', true),
+       set_config('synchronous_commit', :synchronous, true),
+       pg_advisory_xact_lock(1885958255, 1650550635)
+"""
 
-@dataclass(frozen=True, slots=True)
-class BackfillPlan(Plan[SiteCounts]):
-    """Results in the order of their subdomains, and the age that made the rows stale."""
-
-    threshold: timedelta
-
-
-def plan(
-    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = no_progress
-) -> BackfillPlan:
-    """Decide about every stale row; refuse an implausible storage directory."""
-    total = stale_rows.count(url, threshold)
-    require_known_sites(url, storage)
-    tally = DocumentTally()
-    expected: list[Result[SiteCounts]] = []
-    for row in stale_rows.read(url, threshold):
-        expected.append(decide_unread(row) or _counted(row, storage, tally))
-        on_progress(len(expected), max(total, len(expected)))
-    tally.require()
-    return BackfillPlan(expected, threshold)
+# A site that waits for its coordinator gets a time just past the threshold, `:past` seconds ago. The
+# reconciler sees it at once, and the age of an old row is not mistaken for its waiting time.
+UPDATE = """
+UPDATE sites
+SET current_stage = CASE WHEN v.total = 0 THEN 'completed' ELSE 'ocr' END,
+    ocr_total = v.total,
+    ocr_completed = v.completed,
+    ocr_failed = v.total - v.completed,
+    coordinator_enqueued = false,
+    started_at = coalesce({started_at}, {time}),
+    updated_at = CASE WHEN v.total = 0 THEN {time} ELSE {past} END,
+    last_error_stage = CASE WHEN v.total = 0 THEN 'ocr' ELSE sites.last_error_stage END,
+    last_error_message = CASE WHEN v.total = 0 THEN '{no_documents}' ELSE sites.last_error_message END,
+    last_error_at = CASE WHEN v.total = 0 THEN {time} ELSE sites.last_error_at END
+FROM {values}
+JOIN site_progress p ON p.subdomain = v.subdomain
+WHERE sites.subdomain = v.subdomain
+  AND sites.current_stage IS NULL
+  AND {stale}{and_in_range}
+RETURNING sites.subdomain
+"""
+# On PostgreSQL a batch is one statement with one time; on SQLite each site has a statement.
+PARTS = {
+    "postgresql": {
+        "time": "now()",
+        "past": "now() - :past * interval '1 second'",
+        "started_at": "p.started_at",
+        "values": "unnest(:sites::text[], :completed::int[], :totals::int[]) AS v(subdomain, completed, total)",
+        "and_in_range": """
+  AND sites.subdomain BETWEEN :first AND :last
+  AND p.subdomain BETWEEN :first AND :last""",
+    },
+    "sqlite": {
+        "time": NOW["sqlite"],
+        "past": "strftime('%Y-%m-%d %H:%M:%f000', 'now', -:past || ' seconds')",
+        "started_at": "strftime('%Y-%m-%d %H:%M:%f000', p.started_at)",
+        "values": "(SELECT :site AS subdomain, :completed AS completed, :total AS total) AS v",
+        "and_in_range": "",
+    },
+}
+PREPARE_SQL = fill("postgresql", PREPARE, lock_timeout=str(LOCK_TIMEOUT_S))
+UPDATE_SQL = {
+    engine: fill(engine, UPDATE, stale=STALE[engine], no_documents=NO_DOCUMENTS, **parts)
+    for engine, parts in PARTS.items()
+}
 
 
 def apply(
@@ -78,7 +100,7 @@ def apply(
     with db.reachable(url), db.engine_for(url).connect() as connection:
         while end < len(to_do):
             start, end, began = end, min(end + pace.size, len(to_do)), time.monotonic()
-            otherwise |= batch.write(connection, to_do[start:end], plan.threshold, last=end == len(to_do))
+            otherwise |= write(connection, to_do[start:end], plan.threshold, last=end == len(to_do))
             pace = pace.after(time.monotonic() - began)
             on_progress(end, len(to_do))
     return [otherwise.get(result.subject.subdomain, result) for result in plan.expected]
@@ -90,11 +112,102 @@ def require_batch_size(size: int | None) -> None:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 
-def _counted(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
-    subdomain, expected = row[0], max(row[1] or 0, 0)
+def write(
+    connection: Connection, expected: list[Result[SiteCounts]], threshold: timedelta, *, last: bool = True
+) -> dict[str, Result[SiteCounts]]:
+    """Write the sites in plan order, in one transaction; return those with another outcome.
+
+    If the database refuses a row (by a rule or a trigger of the application), the batch is halved until only
+    that site fails and the others continue. Only the last batch waits for the server's disk, and so for all
+    earlier batches. A rerun repeats the work that a server crash loses.
+    """
     try:
-        documents = storage.documents(subdomain)
-    except StorageError as error:
-        return Result(SiteCounts(subdomain), SubjectOutcome.FAILED, str(error))
-    tally.add(expected, documents)
-    return decide_counts(subdomain, expected, documents)
+        with connection.begin():
+            counts = [result.subject for result in expected]
+            left = UPDATE_ON[connection.dialect.name](connection, counts, threshold, last)
+            return _what_became_of(connection, left) if left else {}
+    except (IntegrityError, DataError, InternalError) as error:
+        if len(expected) > 1:
+            half = len(expected) // 2
+            first = write(connection, expected[:half], threshold, last=last)
+            return first | write(connection, expected[half:], threshold, last=last)
+        name = expected[0].subject.subdomain
+        return {name: Result(SiteCounts(name), SubjectOutcome.FAILED, error_text(str(error.orig)))}
+    except OperationalError as error:
+        if is_locked(error):
+            first_name, last_name = expected[0].subject.subdomain, expected[-1].subject.subdomain
+            raise Unreachable(
+                f"somebody kept a row of sites locked between {first_name} and {last_name}:"
+                " what is done stays done; run the same again"
+            ) from error
+        raise
+
+
+def _update_at_once(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+) -> list[str]:
+    """Update the sites with one statement; return the names of the unwritten sites."""
+    connection.exec_driver_sql(PREPARE_SQL, {"synchronous": "on" if last else "off"})
+    names = [site.subdomain for site in counts]
+    parameters = {
+        "sites": _text_array(names),
+        "completed": str([site.completed for site in counts]).translate(BRACES),
+        "totals": str([site.total for site in counts]).translate(BRACES),
+        **_ages(threshold),
+        "first": names[0],
+        "last": names[-1],
+    }
+    result = connection.exec_driver_sql(UPDATE_SQL["postgresql"], parameters)
+    if result.rowcount == len(names):
+        return []
+    written = set(result.scalars())
+    return [name for name in names if name not in written]
+
+
+def _update_one_by_one(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+) -> list[str]:
+    """Update the sites, one statement each; return the names of the unwritten sites."""
+    del last
+    sql, ages = UPDATE_SQL["sqlite"], _ages(threshold)
+    values = ({"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts)
+    return [
+        str(each["site"])
+        for each in values
+        if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
+    ]
+
+
+UPDATE_ON = {"postgresql": _update_at_once, "sqlite": _update_one_by_one}
+
+
+def _ages(threshold: timedelta) -> dict[str, float]:
+    """Return in seconds the age of a stale row, and an age just past the stuck threshold."""
+    return {"age": threshold.total_seconds(), "past": max(threshold, THRESHOLD).total_seconds() + 1}
+
+
+def _text_array(values: list[str]) -> str:
+    r"""Render an array as one literal, which PostgreSQL reads much faster than a long expression.
+
+    >>> print(_text_array(["a.gov", "b.gov"]), _text_array(['a"b']))
+    {"a.gov","b.gov"} {"a\"b"}
+    """
+    joined = '","'.join(values)
+    if "\\" in joined or joined.count('"') != 2 * (len(values) - 1):
+        joined = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return f'{{"{joined}"}}'
+
+
+def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Result[SiteCounts]]:
+    """Return the outcome of the unwritten sites, by their current stage."""
+    query = select(sites.c.subdomain, sites.c.current_stage).where(sites.c.subdomain.in_(names))
+    stages: dict[str, str | None] = {row[0]: row[1] for row in connection.execute(query)}
+    found = {}
+    for name in names:
+        outcome, reason = SubjectOutcome.MOVED_ON, None
+        if name not in stages:
+            outcome, reason = SubjectOutcome.ORPHANED, "the site was deleted in the meantime"
+        elif stages[name] is None:
+            reason = "site_progress was written again in the meantime"
+        found[name] = Result(SiteCounts(name), outcome, reason)
+    return found

@@ -17,12 +17,18 @@ from typing import NamedTuple, Protocol, cast
 from sqlalchemy import URL, Connection, func, inspect, select
 
 from pipestate.core.errors import ConfigError
+from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
-from pipestate.pipeline.planning import Result, SubjectOutcome
-from pipestate.pipeline.schema.sites import site_progress, sites
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
+from pipestate.pipeline.schema import site_progress, sites
 from pipestate.pipeline.sql import ENGINES, fill
-from pipestate.pipeline.storage import Documents
+from pipestate.pipeline.stages import THRESHOLD
+from pipestate.pipeline.storage import Documents, StorageError
 
+NAMES_AT_ONCE = 500
+FEW_SITES = 10  # a smaller sample proves nothing
+LEAST_SHARE = 10  # one site in ten must have a document
+WHAT_NEXT = "nothing was written; check that it is mounted, and --storage-dir or STORAGE_DIR"
 NO_DOCUMENTS = "no documents in the storage directory, and site_progress expected none"
 
 
@@ -41,6 +47,68 @@ class SiteCounts(NamedTuple):
     @property
     def failed(self) -> int:
         return self.total - self.completed
+
+
+class Counted(Protocol):
+    """Source of document counts: the storage directory."""
+
+    def documents(self, subdomain: str) -> Documents: ...
+
+    def sites(self) -> Iterator[str]: ...
+
+
+@dataclass(slots=True)
+class DocumentTally:
+    """Number of sites with documents, among the sites that should have some."""
+
+    expected: int = 0
+    found: int = 0
+
+    def add(self, expected: int, documents: Documents) -> None:
+        """Count a site if documents are expected for it."""
+        if expected:
+            self.expected += 1
+            self.found += bool(documents.pdfs or documents.texts)
+
+    def require(self) -> None:
+        """Refuse if too few sites have their expected documents."""
+        if self.expected >= FEW_SITES and self.found * LEAST_SHARE < self.expected:
+            raise ConfigError(
+                f"only {self.found} of {self.expected} sites that should have documents have any in the "
+                f"storage directory: {WHAT_NEXT}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan(Plan[SiteCounts]):
+    """Results in the order of their subdomains, and the age that made the rows stale."""
+
+    threshold: timedelta
+
+
+def plan(
+    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = no_progress
+) -> BackfillPlan:
+    """Decide about every stale row; refuse an implausible storage directory."""
+    total = _count(url, threshold)
+    require_known_sites(url, storage)
+    tally = DocumentTally()
+    expected: list[Result[SiteCounts]] = []
+    for row in _read(url, threshold):
+        expected.append(decide_unread(row) or _counted(row, storage, tally))
+        on_progress(len(expected), max(total, len(expected)))
+    tally.require()
+    return BackfillPlan(expected, threshold)
+
+
+def _counted(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
+    subdomain, expected = row[0], max(row[1] or 0, 0)
+    try:
+        documents = storage.documents(subdomain)
+    except StorageError as error:
+        return Result(SiteCounts(subdomain), SubjectOutcome.FAILED, str(error))
+    tally.add(expected, documents)
+    return decide_counts(subdomain, expected, documents)
 
 
 def decide_unread(row: StaleRow) -> Result[SiteCounts] | None:
@@ -122,14 +190,14 @@ NEXT_SQL = {
 }
 
 
-def count(url: URL, threshold: timedelta) -> int:
+def _count(url: URL, threshold: timedelta) -> int:
     with db.reader(url) as connection:
         require_both_accounts(connection)
         sql = COUNT_SQL[connection.dialect.name]
         return int(connection.exec_driver_sql(sql, {"age": threshold.total_seconds()}).scalar_one())
 
 
-def read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
+def _read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
     """Read all stale rows, in the order of their subdomains."""
     page = _page(url, threshold, None)
     while page:
@@ -159,45 +227,6 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
         return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
 
 
-# Refuse an implausible storage directory: if unmounted, its sites seem to have no documents.
-
-
-NAMES_AT_ONCE = 500
-FEW_SITES = 10  # a smaller sample proves nothing
-LEAST_SHARE = 10  # one site in ten must have a document
-WHAT_NEXT = "nothing was written; check that it is mounted, and --storage-dir or STORAGE_DIR"
-
-
-class Counted(Protocol):
-    """Source of document counts: the storage directory."""
-
-    def documents(self, subdomain: str) -> Documents: ...
-
-    def sites(self) -> Iterator[str]: ...
-
-
-@dataclass(slots=True)
-class DocumentTally:
-    """Number of sites with documents, among the sites that should have some."""
-
-    expected: int = 0
-    found: int = 0
-
-    def add(self, expected: int, documents: Documents) -> None:
-        """Count a site if documents are expected for it."""
-        if expected:
-            self.expected += 1
-            self.found += bool(documents.pdfs or documents.texts)
-
-    def require(self) -> None:
-        """Refuse if too few sites have their expected documents."""
-        if self.expected >= FEW_SITES and self.found * LEAST_SHARE < self.expected:
-            raise ConfigError(
-                f"only {self.found} of {self.expected} sites that should have documents have any in the "
-                f"storage directory: {WHAT_NEXT}"
-            )
-
-
 def require_known_sites(url: URL, storage: Counted) -> None:
     """Refuse if documents are expected, but every site of the database lacks a directory."""
     with db.reader(url) as connection:
@@ -206,15 +235,11 @@ def require_known_sites(url: URL, storage: Counted) -> None:
             return
         names = storage.sites()
         while chunk := list(islice(names, NAMES_AT_ONCE)):
-            if _any_known(connection, chunk):
+            query = select(sites.c.subdomain).where(sites.c.subdomain.in_(chunk)).limit(1)
+            if connection.execute(query).first() is not None:
                 return
         known = connection.scalar(select(func.count()).select_from(sites))
     raise ConfigError(
         f"none of the {known} sites has a directory in the storage directory, and {expecting} of "
         f"site_progress should have documents: {WHAT_NEXT}"
     )
-
-
-def _any_known(connection: Connection, names: list[str]) -> bool:
-    query = select(sites.c.subdomain).where(sites.c.subdomain.in_(names)).limit(1)
-    return connection.execute(query).first() is not None

@@ -1,1 +1,83 @@
 """Commands of the shipped application."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipestate.cli.output import print_json, say
+from pipestate.core.errors import OtherChain
+from pipestate.project.find import Named, Project, find_project
+from pipestate.project.revision_files import read_chain
+
+if TYPE_CHECKING:
+    from pipestate.pipeline.queues.config import QueueConfig
+    from pipestate.pipeline.queues.port import Queues
+
+
+# Options of the application's commands, the resources that they open, and their output.
+
+
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        metavar="URL",
+        help="The queues' Redis; else REDIS_URL, or redis_url under \\[pipestate:queues] in alembic.ini.",
+        show_default=False,
+    ),
+]
+StorageDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--storage-dir",
+        metavar="DIR",
+        help="Where the sites' files are; else STORAGE_DIR.",
+        show_default=False,
+        envvar="STORAGE_DIR",
+        show_envvar=False,
+    ),
+]
+ThresholdHours = Annotated[
+    float,
+    typer.Option("--threshold-hours", metavar="HOURS", help="Stuck is what nobody touched for so long."),
+]
+
+
+def require_ours(project: Project) -> Path:
+    """Return the ini of a project with the pipeline's chain; refuse others and name a missing revision."""
+    shipped = find_project(Named(shipped=True))
+    if project.scripts.resolve() != shipped.scripts.resolve():
+        there = {(revision.id, revision.path.name) for revision in read_chain(project)}
+        missing = [each for each in read_chain(shipped) if (each.id, each.path.name) not in there]
+        if missing:
+            raise OtherChain(
+                f"this command is for the pipeline that comes with pipestate, and the chain of {project.scripts} is "
+                f"another one: it has no {missing[0].path.name}; --shipped or --config names the right project"
+            )
+    return project.config or project.scripts
+
+
+@contextmanager
+def open_queues(project: Project, redis_url: str | None) -> Iterator[tuple["Queues", "QueueConfig"]]:
+    """Open the queues of this project, with the configuration in its alembic.ini."""
+    from pipestate.pipeline.queues import config as backend
+    from pipestate.pipeline.queues.config import read_config
+
+    config = read_config(require_ours(project))
+    with backend.open_queues(config, redis_url) as queues:
+        yield queues, config
+
+
+# Output as text or JSON, common to all commands of the application.
+
+
+def show(as_json: bool, data: Callable[[], Any], lines: Iterable[str]) -> None:
+    """Print the data as JSON, or else the lines; the other form is not computed."""
+    if as_json:
+        print_json(data())
+        return
+    for line in lines:
+        say(line)

@@ -1,16 +1,18 @@
 """`pipestate backfill` without a name: sites stalled in OCR get counters from the storage directory."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pipestate.cli.backfill import BatchSize, DryRun
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import StorageDir, ThresholdHours, require_ours, show
+from pipestate.core.text import many, plain
+from pipestate.pipeline.cli import StorageDir, ThresholdHours, require_ours, show
+from pipestate.pipeline.planning import SubjectOutcome, any_failed, count
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from pipestate.pipeline.backfill.stale_rows import SiteCounts
     from pipestate.pipeline.planning import Result
     from pipestate.pipeline.storage import Storage
+
+    Results = Sequence[Result[SiteCounts]]
+
+LINES = 10
+OUTCOMES = (
+    SubjectOutcome.MIGRATED,
+    SubjectOutcome.EMPTY,
+    SubjectOutcome.MOVED_ON,
+    SubjectOutcome.ORPHANED,
+    SubjectOutcome.FAILED,
+)
 
 
 @project_options
@@ -34,8 +47,6 @@ def backfill(
     Example: pipestate backfill --dry-run --storage-dir /srv/sites
     """
     from pipestate.pipeline.backfill import require_batch_size
-    from pipestate.pipeline.cli.formats.backfill import as_data, as_lines
-    from pipestate.pipeline.planning import any_failed
     from pipestate.pipeline.stages import require_threshold
     from pipestate.pipeline.storage import open_storage
 
@@ -51,7 +62,7 @@ def backfill(
 
 def filled(
     to: Target, storage: "Storage", threshold: "timedelta", batch_size: int | None, *, dry_run: bool
-) -> "Sequence[Result[SiteCounts]]":
+) -> "Results":
     """Write the counters of the sites, or return the plan in a dry run."""
     from pipestate.pipeline import backfill as library
 
@@ -62,3 +73,45 @@ def filled(
         return plan.expected
     with progress("writing", "sites") as writing:
         return library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
+
+
+def as_lines(results: "Results", *, dry_run: bool) -> Iterator[str]:
+    """Render the summary, then failed sites, then the others; sites that had moved on are only counted."""
+    written = many(sum(result.outcome.done for result in results), "site")
+    yield f"{'Would migrate' if dry_run else 'Migrated'} {written}"
+    counts = [f"{word}: {number:,}" for word, number in count(results, *OUTCOMES).items() if number]
+    yield from (", ".join(counts),) if counts else ()
+    told = [result for result in results if result.outcome is not SubjectOutcome.MOVED_ON]
+    told.sort(key=lambda result: result.outcome is not SubjectOutcome.FAILED)
+    yield from (plain(f"  {_line(result)}") for result in told[:LINES])
+    if len(told) > LINES:
+        yield f"  and {len(told) - LINES:,} more: --json shows them"
+    if dry_run and told:
+        yield "Next: run the same without --dry-run"
+
+
+def _line(result: "Result[SiteCounts]") -> str:
+    site, outcome, reason = result
+    if outcome is SubjectOutcome.MIGRATED:
+        return f"{site.subdomain}: {site.completed}/{site.total} completed, {site.failed} failed"
+    return f"{site.subdomain}: {outcome}" + (f" ({reason})" if reason else "")
+
+
+def as_data(results: "Results", *, dry_run: bool, root: object, hours: float) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "storage_dir": str(root),
+        "threshold_hours": hours,
+        "summary": count(results, *OUTCOMES),
+        "sites": [
+            {
+                "subdomain": site.subdomain,
+                "outcome": str(outcome),
+                "completed": site.completed,
+                "failed": site.failed,
+                "total": site.total,
+                "reason": reason,
+            }
+            for site, outcome, reason in results
+        ],
+    }

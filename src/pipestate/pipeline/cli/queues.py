@@ -10,8 +10,8 @@ import typer
 from pipestate.cli.options import AsJson, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, open_queues
-from pipestate.pipeline.cli.options import show as show_result
+from pipestate.pipeline.cli import RedisUrl, open_queues
+from pipestate.pipeline.cli import show as show_result
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) ->
 
     Example: pipestate queues show
     """
-    from pipestate.pipeline.cli.formats.queues import depths_as_data, print_depths
+    from pipestate.pipeline.cli.queue_formats import depths_as_data, print_depths
     from pipestate.pipeline.queues.depths import read_depths
 
     with open_queues(project, redis_url) as (queues, settings):
@@ -67,7 +67,7 @@ def clear(
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
-    from pipestate.pipeline.cli.formats.queues import cleared_as_data, cleared_as_lines, left_alone
+    from pipestate.pipeline.cli.queue_formats import cleared_as_data, cleared_as_lines, left_alone
     from pipestate.pipeline.queues.clear import default_file, plan
 
     file = export or default_file(datetime.now(UTC))
@@ -106,12 +106,12 @@ def restore(
 
     Example: pipestate queues restore cleared_jobs.jsonl --dry-run
     """
-    from pipestate.pipeline.cli.formats.queues import left_alone, restored_as_data, restored_as_lines
-    from pipestate.pipeline.queues import restore as library
+    from pipestate.pipeline.cli.queue_formats import left_alone, restored_as_data, restored_as_lines
+    from pipestate.pipeline.queues import clear as library
 
     with open_queues(project, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
-        plan = library.plan(queues, file)
-        results = plan.expected if dry_run else library.apply(queues, plan, on_progress=on_progress)
+        plan = library.plan_restore(queues, file)
+        results = plan.expected if dry_run else library.restore(queues, plan, on_progress=on_progress)
     for line in left_alone(results):
         say(line, err=True)
     data = partial(restored_as_data, results, dry_run=dry_run, file=file)

@@ -1,21 +1,28 @@
 """`pipestate reconcile`: recover stuck sites."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import say
 from pipestate.cli.progress import progress
-from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues, show
+from pipestate.core.text import many, plain
+from pipestate.pipeline.cli import RedisUrl, StorageDir, ThresholdHours, open_queues, show
+from pipestate.pipeline.planning import RECONCILED, any_failed, count
 
 if TYPE_CHECKING:
     from pipestate.pipeline.planning import Result
     from pipestate.pipeline.queues.port import Queues
     from pipestate.pipeline.reconcile import Rules
     from pipestate.pipeline.reconcile.decide import Recovery
+
+    Results = Sequence[Result[Recovery]]
+
+SHOWN = 10
+BUSY = "another reconciliation is under way: nothing to do"
 
 
 @project_options
@@ -41,8 +48,6 @@ def reconcile(
 
     Example: pipestate reconcile --dry-run
     """
-    from pipestate.pipeline.cli.formats.reconcile import BUSY, as_data, as_lines
-    from pipestate.pipeline.planning import any_failed
     from pipestate.pipeline.reconcile import Rules
     from pipestate.pipeline.stages import require_threshold
     from pipestate.pipeline.storage import open_storage
@@ -58,9 +63,7 @@ def reconcile(
     raise typer.Exit(any_failed(results or []))
 
 
-def recovered(
-    to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool
-) -> "Sequence[Result[Recovery]] | None":
+def recovered(to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool) -> "Results | None":
     """Recover the sites, or return the plan in a dry run; None if another run is active."""
     from pipestate.pipeline.reconcile import plan, run
 
@@ -68,3 +71,57 @@ def recovered(
         return plan(to.url, queues, rules).expected
     with progress("recovering", "sites") as bar:
         return run(to.url, queues, rules, revision=to.position().current, on_progress=bar)
+
+
+def as_lines(results: "Results | None", named: str | None, *, dry_run: bool) -> Iterator[str]:
+    """Render the findings, the actual or planned action for each site, and the totals.
+
+    Sites that need attention come first, then some of the others.
+    """
+    if results is None:  # busy: there are no results
+        return
+    if not results:
+        yield f"{named} is not stuck" if named else "No stuck sites"
+        return
+    counts = count(results, *RECONCILED)
+    rest = "".join(f", {counts[word]} {word}" for word in ("skipped", "failed") if counts[word])
+    yield f"Found {many(len(results), 'stuck site')}\n"
+    smooth = [result for result in results if result.outcome.done]
+    for result in [result for result in results if not result.outcome.done] + smooth[:SHOWN]:
+        site = result.subject.site
+        yield plain(f"  {site.subdomain} ({site.stage}): {_line(result)}")
+    if len(smooth) > SHOWN:
+        yield f"  and {len(smooth) - SHOWN} more: --json shows them"
+    yield f"\n{'Would recover' if dry_run else 'Recovered'} {many(counts['recovered'], 'site')}{rest}"
+    if dry_run and counts["recovered"]:
+        yield "Next: run the same without --dry-run"
+
+
+def _line(result: "Result[Recovery]") -> str:
+    if not result.outcome.done:
+        return f"{result.outcome}: {result.reason}"
+    jobs = many(len(result.subject.calls), "job")
+    what = "coordinator" if result.subject.action == "coordinator" else f"{jobs} again"
+    return f"{result.reason} → {what}"
+
+
+def as_data(results: "Results | None", named: str | None, *, dry_run: bool) -> dict[str, Any]:
+    """Render the results as data; `busy` means that another run was active and this one did nothing."""
+    return {
+        "busy": results is None,
+        "dry_run": dry_run,
+        "trigger": "manual" if named else "cron",
+        "found": len(results or ()),
+        **count(results or (), *RECONCILED),
+        "sites": [
+            {
+                "subdomain": recovery.site.subdomain,
+                "stage": recovery.site.stage,
+                "hours": None if recovery.site.hours is None else round(recovery.site.hours, 1),
+                "action": str(recovery.action),
+                "result": str(outcome),
+                "reason": reason,
+            }
+            for recovery, outcome, reason in results or ()
+        ],
+    }

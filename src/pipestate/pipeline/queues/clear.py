@@ -1,4 +1,4 @@
-"""Clearing of queues, and the export file of cleared jobs: JSON lines, one job per line.
+"""Clear queues, restore cleared jobs, and their export file: JSON lines, one job per line.
 
 A line has the `format` of the queue that wrote it, the job's `id`, `queue`, `registry` (its state) and
 `dangling`. The queue's own data for a restore follow, and a `sha256` of all fields.
@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -37,13 +37,25 @@ def appending(file: Path) -> Iterator[Callable[[bytes], None]]:
     """
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+
+        def write(data: bytes) -> None:
+            # One call writes a page if the system accepts it, so two writers of a file do not mix lines.
+            while data:
+                data = data[os.write(descriptor, data) :]
+
         try:
-            _end_line(descriptor)
-            yield lambda data: _write(descriptor, data)
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                write(b"\n")  # ends the partial line of a run that was killed while writing
+            yield write
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        _sync_directory(file)
+        directory = os.open(file.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # so that a new file survives a crash
+        finally:
+            os.close(directory)
     except OSError as error:
         raise ConfigError(
             f"cannot write {file}: {error.strerror}; nothing was deleted, name another file with --export"
@@ -69,82 +81,45 @@ def read_saved(file: Path, format: str) -> list[Saved]:
 
     Raise DamagedExport with the line number if `queues clear` did not write the file for this queue.
     """
+    try:
+        with file.open("rb") as opened:
+            lines = opened.readlines()
+    except OSError as error:
+        message = f"cannot read {file}: {error.strerror}; give the file that queues clear wrote"
+        raise ConfigError(message) from error
     saved: dict[tuple[str, str, str], Saved] = {}
-    for where, line in _lines(file):
-        fields = _fields(where, line, format)
-        job = _job(where, fields)
-        content = {name: value for name, value in fields.items() if name not in OWN}
-        place = job.obstacle
-        saved[job.id, place.queue, place.state] = Saved(job, content, where)
+    for number, line in enumerate(lines, 1):
+        each = _saved(f"{file}:{number}", line, format)
+        saved[each.job.id, each.job.obstacle.queue, each.job.obstacle.state] = each
     if not saved:
         raise DamagedExport(str(file), "it holds no job")
     return list(saved.values())
 
 
-def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with file.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                yield f"{file}:{number}", line
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {file}: {error.strerror}; give the file that queues clear wrote"
-        ) from error
-
-
-def _fields(where: str, line: bytes, format: str) -> dict[str, Any]:
+def _saved(where: str, line: bytes, format: str) -> Saved:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DamagedExport(
-            where, "this is no line of JSON (a run that was killed leaves half a line)"
-        ) from error
+        what = "this is no line of JSON (a run that was killed leaves half a line)"
+        raise DamagedExport(where, what) from error
     written_by = fields.get("format") if isinstance(fields, dict) else None
+    if not written_by:
+        raise DamagedExport(where, "this is no exported job")
     if written_by != format:
-        other = (
-            f"this was written as {reprlib.repr(written_by)}, not as {format!r}"
-            if written_by
-            else "this is no exported job"
-        )
-        raise DamagedExport(where, other)
+        raise DamagedExport(where, f"this was written as {reprlib.repr(written_by)}, not as {format!r}")
     if fields.get(DIGEST) != _digest({name: value for name, value in fields.items() if name != DIGEST}):
         raise DamagedExport(where, "this job is not as it was exported: its sha256 does not fit")
-    return dict(fields)
-
-
-def _job(where: str, fields: Mapping[str, Any]) -> Blocked:
     try:
         function = str(fields.get("function") or "").rpartition(".")[2]
         obstacle = Obstacle(str(fields["queue"]), State(fields["registry"]), function)
-        return Blocked(str(fields["id"]), obstacle, bool(fields["dangling"]))
+        job = Blocked(str(fields["id"]), obstacle, bool(fields["dangling"]))
     except (KeyError, ValueError) as error:
         raise DamagedExport(where, f"this job has no usable {error}") from error
+    return Saved(job, {name: value for name, value in fields.items() if name not in OWN}, where)
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    """Write a page in one call if the system accepts it, so two writers of a file do not mix lines."""
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _end_line(descriptor: int) -> None:
-    """End the partial line of a run that was killed while writing."""
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        os.write(descriptor, b"\n")
-
-
-def _sync_directory(file: Path) -> None:
-    """Sync the directory, so a new file survives a crash."""
-    descriptor = os.open(file.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # Clear the queues of jobs that can never end.
@@ -175,11 +150,12 @@ def apply(
     read = export(queues, jobs, file, lambda done, total: on_progress(done // 2, total))
     exported = [each for each in read if isinstance(each, Exported)]
     on_exported(len(exported))
-    deleted = _cleared(queues, exported, len(jobs), on_progress)
-    return [
-        Result(job, next(deleted) if isinstance(each, Exported) else each)
-        for job, each in zip(jobs, read, strict=True)
-    ]
+    deleted = queues.clear(exported)
+    results: list[Result[Blocked]] = []
+    for job, each in zip(jobs, read, strict=True):
+        results.append(Result(job, next(deleted) if isinstance(each, Exported) else each))
+        on_progress((len(jobs) + len(results)) // 2, len(jobs))
+    return results
 
 
 def export(
@@ -188,22 +164,33 @@ def export(
     """Append the jobs to the file and sync it; return the small proof of each job."""
     kept: list[Exported | SubjectOutcome] = []
     with appending(file) as write:
-        for page in _pages(queues.export(jobs)):
+        waiting = queues.export(jobs)
+        while page := list(islice(waiting, LINES_AT_ONCE)):
             write(b"".join(as_line(queues.format, each) for each in page if isinstance(each, Exported)))
             kept += [replace(each, content={}) if isinstance(each, Exported) else each for each in page]
             on_progress(len(kept), len(jobs))
     return kept
 
 
-def _cleared(
-    queues: Queues, exported: list[Exported], total: int, on_progress: Progress
-) -> Iterator[SubjectOutcome]:
-    for number, outcome in enumerate(queues.clear(exported), 1):
-        on_progress((total + number) // 2, total)
-        yield outcome
+# Restore jobs that `queues clear` deleted, from its export file.
+# 1. `plan_restore` reads the whole file and checks which of its jobs exist again. It only reads. A damaged
+#    file, or a file of another queue, is refused here, before the first write.
+# 2. `restore` restores the other jobs exactly. It skips a job that exists again, so a second run changes
+#    nothing.
 
 
-def _pages(items: Iterable[Exported | SubjectOutcome]) -> Iterator[list[Exported | SubjectOutcome]]:
-    waiting = iter(items)
-    while page := list(islice(waiting, LINES_AT_ONCE)):
-        yield page
+def plan_restore(queues: Queues, file: Path) -> Plan[Saved]:
+    """Return the expected outcome of each job in the file."""
+    saved = read_saved(file, queues.format)
+    return Plan([Result(job, outcome) for job, outcome in zip(saved, queues.check(saved), strict=True)])
+
+
+def restore(queues: Queues, plan: Plan[Saved], *, on_progress: Progress = no_progress) -> list[Result[Saved]]:
+    """Restore the jobs that were missing at planning time."""
+    wanted = [result.subject for result in plan.to_do]
+    outcomes: list[SubjectOutcome] = []
+    for outcome in queues.restore(wanted):
+        outcomes.append(outcome)
+        on_progress(len(outcomes), len(wanted))
+    came = iter(outcomes)
+    return [Result(result.subject, next(came)) if result.outcome.done else result for result in plan.expected]

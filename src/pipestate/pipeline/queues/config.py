@@ -59,7 +59,12 @@ class QueueConfig:
 
 def read_config(ini: Path) -> QueueConfig:
     """Read the section of that alembic.ini, with the queue names of this migration as defaults."""
-    parser = _parsed(ini)
+    parser = configparser.ConfigParser({"here": str(ini.resolve().parent)}, interpolation=None)
+    try:
+        parser.read(ini, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError) as error:
+        # The parser's message has several lines and repeats the file name.
+        raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; fix it there") from error
     if not parser.has_section(SECTION):
         return QueueConfig()
     jobs, coordinators = dict(DEFAULT_JOBS), dict(DEFAULT_COORDINATORS)
@@ -78,16 +83,6 @@ def read_config(ini: Path) -> QueueConfig:
     backend = setting["backend"] or RQ
     url = setting["redis_url" if backend == RQ else "url"]
     return QueueConfig(jobs, coordinators, setting["missing"], backend, url)
-
-
-def _parsed(ini: Path) -> configparser.ConfigParser:
-    parser = configparser.ConfigParser({"here": str(ini.resolve().parent)}, interpolation=None)
-    try:
-        parser.read(ini, encoding="utf-8")
-    except (configparser.Error, UnicodeDecodeError) as error:
-        # The parser's message has several lines and repeats the file name.
-        raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; fix it there") from error
-    return parser
 
 
 def _place(ini: Path, key: str, value: str) -> Destination:

@@ -6,30 +6,29 @@
 3. `run` does both under the reconcile lock, so that one reconciliation works at a time.
 """
 
+import fcntl
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, inspect
+from sqlalchemy import URL, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
-from pipestate.pipeline.planning import Plan, Result, SubjectOutcome, count
+from pipestate.database.engines import choose
+from pipestate.pipeline.planning import Plan, Result
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Queues
-from pipestate.pipeline.reconcile import write as reconciliations
-from pipestate.pipeline.reconcile.decide import MAX_ATTEMPTS, Action, Facts, Recovery, decide, needs_person
-from pipestate.pipeline.reconcile.lock import reconcile_lock
+from pipestate.pipeline.reconcile.decide import MAX_ATTEMPTS, Facts, Recovery, decide, needs_person
 from pipestate.pipeline.reconcile.stuck import HookFailed, StuckSite, find_stuck, load_missing
-from pipestate.pipeline.reconcile.write import write_recovery
-from pipestate.pipeline.schema.sites import pipeline_claim
-from pipestate.pipeline.stages import THRESHOLD_HOURS, error_text
+from pipestate.pipeline.reconcile.write import begin_reconciliation, end_reconciliation, write_recovery
+from pipestate.pipeline.schema import pipeline_claim
+from pipestate.pipeline.stages import THRESHOLD_HOURS
 from pipestate.pipeline.storage import Storage, StorageError
-
-__all__ = ["OUTCOMES", "Action", "Recovery", "Rules", "apply", "plan", "run"]
-
-OUTCOMES = (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED, SubjectOutcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,18 @@ def plan(url: URL, queues: Queues, rules: Rules) -> Plan[Recovery]:
         rules.manual,
     )
     with db.reader(url) as conn:
-        found = find(conn, rules.hours, rules.site)
+        if not inspect(conn).has_table(pipeline_claim.name):
+            raise ConfigError("this database has no counters yet: run alembic upgrade 0005 first")
+        found = find_stuck(conn, rules.hours, rules.site)
     # Files and hooks may be slow, so they run outside any transaction.
     return Plan([_decide(site, facts) for site in found])
+
+
+def _decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
+    try:
+        return decide(site, facts)
+    except (StorageError, HookFailed) as error:
+        return needs_person(site, str(error))
 
 
 def apply(
@@ -73,8 +81,18 @@ def apply(
     on_progress: Progress = no_progress,
 ) -> list[Result[Recovery]]:
     """Carry out the plan and record the run; an aborted run stays unfinished in the record."""
-    with db.reachable(url):
-        return _apply(db.engine_for(url), queues, plan, manual, revision, on_progress)
+    results: list[Result[Recovery]] = []
+    with db.reachable(url), db.engine_for(url).connect() as conn:
+        number = begin_reconciliation(conn, manual=manual, revision=revision)
+        try:
+            for expected in plan.expected:
+                results.append(write_recovery(conn, queues, expected, manual=manual))
+                on_progress(len(results), len(plan.expected))
+        except Exception as error:
+            end_reconciliation(conn, number, results, broke_off=str(error))
+            raise
+        end_reconciliation(conn, number, results)
+    return results
 
 
 def run(
@@ -86,65 +104,66 @@ def run(
     on_progress: Progress = no_progress,
 ) -> Sequence[Result[Recovery]] | None:
     """Plan and apply; None if another reconciliation is active."""
-    engine = db.engine_for(url)
-    with db.reachable(url), reconcile_lock(engine) as free:
+    with db.reachable(url), reconcile_lock(db.engine_for(url)) as free:
         if not free:
             return None
         planned = plan(url, queues, rules)
         if rules.manual and not planned.expected:
             return []  # the named site is not stuck, so the run is not recorded
-        return _apply(engine, queues, planned, rules.manual, revision, on_progress)
+        return apply(url, queues, planned, manual=rules.manual, revision=revision, on_progress=on_progress)
 
 
-def find(conn: Connection, hours: float, site: str | None) -> list[StuckSite]:
-    """Find all stuck sites, or the given site if it is stuck."""
-    if not inspect(conn).has_table(pipeline_claim.name):
-        raise ConfigError("this database has no counters yet: run alembic upgrade 0005 first")
-    return find_stuck(conn, hours, site)
+# Lock between reconciliations; it ends with its holder, even after a kill.
 
 
-def _decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
+LOCK = {"a": 0x70697065, "b": 0x7265636F}  # "pipe", "reco" as two integers
+# Overrides the role's and the database's settings in this transaction; PostgreSQL 16 has only one of them.
+NO_TIMEOUTS = (
+    "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings"
+    " WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
+
+
+@contextmanager
+def reconcile_lock(engine: Engine) -> Iterator[bool]:
+    """Hold the reconcile lock; yield False when another run has it."""
+    with choose(LOCKS, engine)(engine) as free:
+        yield free
+
+
+@contextmanager
+def _advisory_lock(engine: Engine) -> Iterator[bool]:
+    """Hold a transaction-level advisory lock on a separate connection, which also works behind PgBouncer.
+
+    The transaction holds no snapshot, so vacuum can proceed. If the connection is lost, the work continues
+    safely: each site is written only if it still matches the plan.
+    """
+    connection = engine.connect()
     try:
-        return decide(site, facts)
-    except (StorageError, HookFailed) as error:
-        return needs_person(site, str(error))
+        connection.exec_driver_sql(NO_TIMEOUTS)
+        yield bool(connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), LOCK))
+    finally:
+        with suppress(DBAPIError):
+            connection.close()
 
 
-def _apply(
-    engine: Engine,
-    queues: Queues,
-    plan: Plan[Recovery],
-    manual: bool,
-    revision: str | None,
-    on_progress: Progress,
-) -> list[Result[Recovery]]:
-    results: list[Result[Recovery]] = []
-    with engine.connect() as conn:
-        with conn.begin():
-            number = reconciliations.begin_reconciliation(conn, manual=manual, revision=revision)
+@contextmanager
+def _file_lock(engine: Engine) -> Iterator[bool]:
+    """Lock a file beside the SQLite database."""
+    path = Path(f"{engine.url.database}.reconcile")
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot open {path}: {error.strerror}; reconcile locks this file, make it writable"
+        ) from error
+    with file:
         try:
-            for expected in plan.expected:
-                results.append(write_recovery(conn, queues, expected, manual=manual))
-                on_progress(len(results), len(plan.expected))
-        except Exception as error:
-            _end(conn, number, results, broke_off=str(error))
-            raise
-        _end(conn, number, results, broke_off=None)
-    return results
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
-def _end(conn: Connection, number: int, results: list[Result[Recovery]], *, broke_off: str | None) -> None:
-    details = [
-        {
-            "subdomain": recovery.site.subdomain,
-            "stage": recovery.site.stage,
-            "action": str(recovery.action),
-            "result": str(outcome),
-            "reason": error_text(reason or ""),
-        }
-        for recovery, outcome, reason in results
-    ]
-    with conn.begin():
-        reconciliations.end_reconciliation(
-            conn, number, count(results, *OUTCOMES), details, broke_off=broke_off
-        )
+LOCKS = {"postgresql": _advisory_lock, "sqlite": _file_lock}

@@ -10,7 +10,7 @@ The decision needs neither a database nor a queue: `Facts` holds the values read
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -77,40 +77,29 @@ class Facts:
 def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
     """Return the recovery of this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
     if site.attempts >= facts.max_attempts:
-        return needs_person(site, _tried(site))
-    busy = _busy(site, facts)
-    if busy is not None:
-        return Result(Recovery(site, Action.WAIT), SubjectOutcome.SKIPPED, busy)
-    undone = [stage for stage in site.step if _undone(site.counters[stage])]
+        error = f"; its last error: {site.last_error}" if site.last_error else ""
+        return needs_person(site, f"tried {site.attempts} times, it needs a person{error}")
+    config, alive = facts.config, facts.alive
+    busy = [
+        f"{many(jobs, f'{stage} job')} queued or running"
+        for stage in site.step
+        if (jobs := alive.of(site.subdomain, config.jobs.get(stage)))
+    ]
+    if any(alive.of(site.subdomain, config.coordinator(stage)) for stage in site.step):
+        busy.insert(0, "its coordinator is queued or running")
+    if busy:
+        return Result(Recovery(site, Action.WAIT), SubjectOutcome.SKIPPED, busy[0])
+    counters = site.counters
+    undone = [stage for stage in site.step if not counters[stage].ended or counters[stage].in_vain]
     if undone == ["ocr"]:
         return _ocr(site, facts, facts.documents_of(site.subdomain))
     if undone:
         return _jobs(site, facts, undone)
-    return _coordinator(site, facts, _ended(site), {})
+    return _coordinator(site, facts, _counts(site, site.step), {})
 
 
 def needs_person(site: StuckSite, reason: str) -> Result[Recovery]:
     return Result(Recovery(site, Action.PERSON), SubjectOutcome.SKIPPED, reason)
-
-
-def _undone(counters: Counters) -> bool:
-    return not counters.ended or counters.in_vain
-
-
-def _tried(site: StuckSite) -> str:
-    error = f"; its last error: {site.last_error}" if site.last_error else ""
-    return f"tried {site.attempts} times, it needs a person{error}"
-
-
-def _busy(site: StuckSite, facts: Facts) -> str | None:
-    coordinators = [facts.config.coordinator(stage) for stage in site.step]
-    if any(facts.alive.of(site.subdomain, place) for place in coordinators):
-        return "its coordinator is queued or running"
-    for stage in site.step:
-        count = facts.alive.of(site.subdomain, facts.config.jobs.get(stage))
-        if count:
-            return f"{many(count, f'{stage} job')} queued or running"
-    return None
 
 
 def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery]:
@@ -123,18 +112,14 @@ def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery
         return needs_person(site, f"{found}: if that is right, reconcile --site {site.subdomain}")
     done = len(documents.texts)
     now = {"ocr": Counters(there, done, 0)}
-    succeeded = _keys(documents)
+    # The key of a job is the document, or the path of its PDF.
+    paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
+    succeeded = frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
     if not documents.missing:
         return _coordinator(site, facts, f"all {many(done, 'document')} have text", now, succeeded)
     keywords = [{"pdf_path": documents.pdfs[document]} for document in documents.missing]
     reason = f"{done} of {many(there, 'document')} have text"
     return _send_jobs(site, facts, {"ocr": keywords}, reason, now, succeeded)
-
-
-def _keys(documents: Documents) -> frozenset[str]:
-    """Return possible job keys of documents with text: the document, or the path of its PDF."""
-    paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
-    return frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
 
 
 def _jobs(site: StuckSite, facts: Facts, undone: list[str]) -> Result[Recovery]:
@@ -149,17 +134,14 @@ def _jobs(site: StuckSite, facts: Facts, undone: list[str]) -> Result[Recovery]:
                 f"missing = ..., under [{SECTION}] in alembic.ini",
             )
         keywords[stage] = [{}] if missing is None else missing
-    now = {stage: _counted_anew(site.counters[stage], len(jobs)) for stage, jobs in keywords.items()}
+    # All jobs that are not missing count as completed, including those killed before they counted.
+    now = {}
+    for stage, jobs in keywords.items():
+        total = max(site.counters[stage].total, site.counters[stage].completed + len(jobs))
+        now[stage] = Counters(total, total - len(jobs), 0)
     if not any(keywords.values()):
         return _coordinator(site, facts, "every job has succeeded", now)
-    reason = ", ".join(_told(stage, site.counters[stage]) for stage in undone)
-    return _send_jobs(site, facts, keywords, reason, now, frozenset())
-
-
-def _counted_anew(counters: Counters, missing: int) -> Counters:
-    """Count all jobs that are not missing as completed, including those killed before they counted."""
-    total = max(counters.total, counters.completed + missing)
-    return Counters(total, total - missing, 0)
+    return _send_jobs(site, facts, keywords, _counts(site, undone), now, frozenset())
 
 
 def _send_jobs(
@@ -172,8 +154,8 @@ def _send_jobs(
 ) -> Result[Recovery]:
     jobs = facts.config.jobs
     for stage in keywords:
-        if not _can_send(jobs.get(stage)):
-            return needs_person(site, _unknown(f"{stage}_job"))
+        if stage not in jobs or not jobs[stage].importable:
+            return _needs_line(site, f"{stage}_job")
     calls = tuple(_call(jobs[stage], site, extra) for stage, each in keywords.items() for extra in each)
     return Result(Recovery(site, Action.JOBS, calls, now, succeeded), SubjectOutcome.RECOVERED, reason)
 
@@ -186,19 +168,15 @@ def _coordinator(
     succeeded: frozenset[str] = frozenset(),
 ) -> Result[Recovery]:
     place = facts.config.coordinator(site.stage)
-    if place is None or not _can_send(place):
-        return needs_person(site, _unknown(f"{site.stage}_coordinator"))
+    if place is None or not place.importable:
+        return _needs_line(site, f"{site.stage}_coordinator")
     lost = "its coordinator was lost" if site.claimed else "no coordinator was claimed"
     recovery = Recovery(site, Action.COORDINATOR, (_call(place, site, {}),), now, succeeded)
     return Result(recovery, SubjectOutcome.RECOVERED, f"{reason}, {lost}")
 
 
-def _can_send(place: Destination | None) -> bool:
-    return place is not None and place.importable
-
-
-def _unknown(key: str) -> str:
-    return f"nothing says what to enqueue: write {key} under [{SECTION}] in alembic.ini"
+def _needs_line(site: StuckSite, key: str) -> Result[Recovery]:
+    return needs_person(site, f"nothing says what to enqueue: write {key} under [{SECTION}] in alembic.ini")
 
 
 def _call(place: Destination, site: StuckSite, extra: Mapping[str, Any]) -> Call:
@@ -206,10 +184,10 @@ def _call(place: Destination, site: StuckSite, extra: Mapping[str, Any]) -> Call
     return Call(place, {**known, **extra})
 
 
-def _ended(site: StuckSite) -> str:
-    return ", ".join(_told(stage, site.counters[stage]) for stage in site.step)
-
-
-def _told(stage: str, counters: Counters) -> str:
-    failed = f", {counters.failed} failed" if counters.failed else ""
-    return f"{stage} {counters.completed}/{counters.total}{failed}"
+def _counts(site: StuckSite, stages: Sequence[str]) -> str:
+    """Tell the counters of these stages."""
+    told = []
+    for stage in stages:
+        total, completed, failed = site.counters[stage]
+        told.append(f"{stage} {completed}/{total}" + (f", {failed} failed" if failed else ""))
+    return ", ".join(told)

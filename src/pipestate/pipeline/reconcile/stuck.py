@@ -18,14 +18,15 @@ from sqlalchemy import (
     and_,
     case,
     cast,
+    func,
     or_,
     select,
 )
 
 from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.database.engines import choose
 from pipestate.pipeline.queues.config import SECTION
-from pipestate.pipeline.reconcile.engine import ReconcileEngine, engine_of
-from pipestate.pipeline.schema.sites import pipeline_claim, sites
+from pipestate.pipeline.schema import pipeline_claim, sites
 from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, THRESHOLD_HOURS, UnknownSite, step_of
 
 
@@ -64,11 +65,18 @@ class StuckSite:
         return step_of(self.stage)
 
 
-def is_stuck(engine: ReconcileEngine, hours: float) -> ColumnElement[bool]:
-    """Build the same condition as the runbook's checks, so that the index on the stage serves both."""
-    stage = sites.c.current_stage
-    in_flight = or_(stage < COMPLETED, stage > COMPLETED)
-    return and_(in_flight, engine.is_older(sites.c.updated_at, hours))
+# Hours since the last update by the server's clock, and the test that it is older than some hours or unknown.
+TOUCHED, DAY = sites.c.updated_at, func.julianday(sites.c.updated_at)
+AGE_HOURS: dict[str, ColumnElement[Any]] = {
+    "postgresql": func.extract("epoch", func.now() - TOUCHED) / 3600.0,
+    "sqlite": (func.julianday("now") - DAY) * 24.0,
+}
+IS_OLDER: dict[str, Callable[[float], ColumnElement[bool]]] = {
+    "postgresql": lambda hours: or_(
+        TOUCHED.is_(None), func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600) > TOUCHED
+    ),
+    "sqlite": lambda hours: or_(DAY.is_(None), func.julianday("now") - hours / 24 > DAY),
+}
 
 
 def version_of_row() -> ColumnElement[str]:
@@ -80,7 +88,7 @@ def find_stuck(
     conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
 ) -> list[StuckSite]:
     """Read all stuck sites, longest first; or the given site, if it is stuck."""
-    query = _stuck_sites(engine_of(conn), hours)
+    query = _stuck_sites(choose(AGE_HOURS, conn), choose(IS_OLDER, conn)(hours))
     if subdomain is not None:
         query = query.where(sites.c.subdomain == subdomain)
         if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
@@ -92,27 +100,26 @@ COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total",
 READ = (sites.c.subdomain, sites.c.current_stage, sites.c.coordinator_enqueued, sites.c.last_error_message)
 
 
-def _stuck_sites(engine: ReconcileEngine, hours: float) -> Select[Any]:
-    """Select the stuck sites, with the attempts at their step."""
-    age = engine.age_hours(sites.c.updated_at)
+def _stuck_sites(age: ColumnElement[Any], is_older: ColumnElement[bool]) -> Select[Any]:
+    """Select the stuck sites, with the attempts at their step.
+
+    The condition is that of the runbook's checks, so that the index on the stage serves both.
+    """
+    stage = sites.c.current_stage
+    # A claim of an earlier step is ignored.
+    claimed_here = or_(*(and_(stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
     return (
         select(
             *READ,
             *COUNTERS,
             age.label("age"),
             version_of_row().label("version"),
-            _attempts_in_stage().label("attempts"),
+            case((claimed_here, pipeline_claim.c.attempts), else_=0).label("attempts"),
         )
         .outerjoin(pipeline_claim, pipeline_claim.c.subdomain == sites.c.subdomain)
-        .where(is_stuck(engine, hours))
-        .order_by(sites.c.updated_at.is_not(None), age.desc(), sites.c.subdomain)
+        .where(or_(stage < COMPLETED, stage > COMPLETED), is_older)
+        .order_by(TOUCHED.is_not(None), age.desc(), sites.c.subdomain)
     )
-
-
-def _attempts_in_stage() -> ColumnElement[int]:
-    """Count the attempts at the current step; a claim of an earlier step is ignored."""
-    here = or_(*(and_(sites.c.current_stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
-    return case((here, pipeline_claim.c.attempts), else_=0)
 
 
 def _site(row: RowMapping) -> StuckSite:
@@ -153,7 +160,12 @@ def load_missing(path: str | None) -> Missing:
         return nobody_knows
 
     def ask(subdomain: str, stage: str) -> list[dict[str, Any]] | None:
-        hook = _imported(path)
+        module, _, name = path.rpartition(".")
+        try:
+            hook = getattr(importlib.import_module(module), name)
+        except Exception as error:  # an import may raise any exception
+            message = f"[{SECTION}] names missing = {path}, which cannot be imported: {error}"
+            raise ConfigError(message) from error
         try:
             answer = hook(subdomain, stage)
             return None if answer is None else [_keywords(kwargs) for kwargs in answer]
@@ -162,14 +174,6 @@ def load_missing(path: str | None) -> Missing:
             raise HookFailed(f"{path} does not say which {stage} jobs are missing: {reason}") from error
 
     return ask
-
-
-def _imported(path: str) -> Any:
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except Exception as error:  # an import may raise any exception
-        raise ConfigError(f"[{SECTION}] names missing = {path}, which cannot be imported: {error}") from error
 
 
 def _keywords(kwargs: Any) -> dict[str, Any]:

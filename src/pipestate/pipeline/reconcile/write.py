@@ -1,57 +1,70 @@
 """Writes of a reconciliation: one recovery per transaction, the run's record, and its history lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, inspect, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
+from pipestate.database.postgresql import begin_writing
 from pipestate.ledger.history import Entry, Source, Wanted, in_utc
 from pipestate.ledger.record import who
-from pipestate.pipeline.counters.outcome import forget_claim, record_claim
-from pipestate.pipeline.planning import Result, SubjectOutcome
+from pipestate.pipeline.counters.finish import forget_claim, record_claim
+from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
-from pipestate.pipeline.reconcile.engine import engine_of
 from pipestate.pipeline.reconcile.stuck import version_of_row
-from pipestate.pipeline.schema.queue import pipeline_reconciliation
-from pipestate.pipeline.schema.sites import pipeline_job, sites
+from pipestate.pipeline.schema import pipeline_job, pipeline_reconciliation, sites
 from pipestate.pipeline.sql import NOW
+from pipestate.pipeline.stages import error_text
 
 KIND = "reconciliation"
 # Maximum number of sites that a run records individually.
 DETAILS = 1000
 # The time of writing, not of the transaction's start.
 CLOCK = {"postgresql": func.clock_timestamp(), "sqlite": func.now()}
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 
 
-def begin_reconciliation(connection: Connection, *, manual: bool, revision: str | None) -> int:
+def begin_reconciliation(conn: Connection, *, manual: bool, revision: str | None) -> int:
     """Record the start of a run; return its id. A run without an end was killed or aborted."""
-    if not inspect(connection).has_table(pipeline_reconciliation.name):
-        raise ConfigError(
-            "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
-        )
     table = pipeline_reconciliation
     values = {"triggered_by": "manual" if manual else "cron", "actor": who(), "revision": revision}
-    return int(connection.execute(insert(table).values(**values).returning(table.c.id)).scalar_one())
+    with conn.begin():
+        if not inspect(conn).has_table(table.name):
+            raise ConfigError(
+                "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
+            )
+        return int(conn.execute(insert(table).values(**values).returning(table.c.id)).scalar_one())
 
 
 def end_reconciliation(
-    connection: Connection,
-    run: int,
-    counts: Mapping[str, int],
-    details: list[dict[str, str]],
-    *,
-    broke_off: str | None,
+    conn: Connection, run: int, results: list[Result[Recovery]], *, broke_off: str | None = None
 ) -> None:
     """Record the results of a run; an aborted run has no end, and stores the reason."""
+    details = [
+        {
+            "subdomain": recovery.site.subdomain,
+            "stage": recovery.site.stage,
+            "action": str(recovery.action),
+            "result": str(outcome),
+            "reason": error_text(reason or ""),
+        }
+        for recovery, outcome, reason in results[:DETAILS]
+    ]
+    if broke_off:
+        details.append({"error": broke_off})
     table = pipeline_reconciliation
-    told = details[:DETAILS] + ([{"error": broke_off}] if broke_off else [])
-    values: dict[str, Any] = {"found": len(details), "details": told or None, **counts}
+    values: dict[str, Any] = {
+        "found": len(results),
+        "details": details or None,
+        **count(results, *RECONCILED),
+    }
     if broke_off is None:
-        values["finished_at"] = CLOCK[connection.dialect.name]
-    connection.execute(update(table).where(table.c.id == run).values(values))
+        values["finished_at"] = CLOCK[conn.dialect.name]
+    with conn.begin():
+        conn.execute(update(table).where(table.c.id == run).values(values))
 
 
 def _lines(connection: Connection, wanted: Wanted) -> Sequence[Entry]:
@@ -90,7 +103,7 @@ def write_recovery(
         return expected
     try:
         with conn.begin():
-            engine_of(conn).prepare_write(conn)
+            PREPARE[conn.dialect.name](conn)
             if not _take(conn, recovery, manual=manual):
                 return Result(recovery, SubjectOutcome.SKIPPED, "it has moved on meanwhile")
             queues.send(recovery.calls)
@@ -110,27 +123,36 @@ def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
         sites.c.coordinator_enqueued.is_(site.claimed),
         version_of_row().is_not_distinct_from(site.version),
     )
-    if conn.execute(update(sites).where(*same).values(_values(conn, recovery))).rowcount == 0:
+    claims = recovery.action is Action.COORDINATOR
+    values = {
+        "updated_at": literal_column(NOW[conn.dialect.name]),
+        "coordinator_enqueued": claims,
+        **{
+            f"{stage}_{what}": value
+            for stage, counters in recovery.counters.items()
+            for what, value in counters._asdict().items()
+        },
+    }
+    if conn.execute(update(sites).where(*same).values(values)).rowcount == 0:
         return False
     _set_keys(conn, recovery)
     if manual:
         forget_claim(conn, site.subdomain)
-    claims = recovery.action is Action.COORDINATOR
     if claims or not site.claimed:  # else the jobs' own claim has counted this attempt
         record_claim(conn, site.subdomain, site.stage)
     return True
 
 
-def _values(conn: Connection, recovery: Recovery) -> dict[str, Any]:
-    return {
-        "updated_at": literal_column(NOW[conn.dialect.name]),
-        "coordinator_enqueued": recovery.action is Action.COORDINATOR,
-        **{
-            f"{stage}_{what}": getattr(counters, what)
-            for stage, counters in recovery.counters.items()
-            for what in ("total", "completed", "failed")
-        },
-    }
+def _prepare_postgresql(conn: Connection) -> None:
+    begin_writing(conn)
+    conn.exec_driver_sql(LOCK_TIMEOUT)
+
+
+# The row version is a text that depends on the time zone, so the reader's settings apply. SQLite stores the text.
+PREPARE: dict[str, Callable[[Connection], None]] = {
+    "postgresql": _prepare_postgresql,
+    "sqlite": lambda _: None,
+}
 
 
 def _set_keys(conn: Connection, recovery: Recovery) -> None:

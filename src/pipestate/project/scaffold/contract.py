@@ -1,32 +1,31 @@
-"""Drafts of a contract and of `init`: revision, runbook, and a check for proof of disuse."""
+"""Draft of a contract: its revision, its runbook, and a check for proof of disuse."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from string import Template
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pipestate.core.errors import ConfigError, RunbookError
-from pipestate.core.paths import from_here
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Revision
+from pipestate.project.graph import Chain
 from pipestate.project.phases import fill_opens
 from pipestate.project.scaffold.draft import Draft, refuse_existing
-from pipestate.project.scaffold.edits import opened
+from pipestate.project.scaffold.draft import text as quoted
 from pipestate.project.scaffold.revision import (
     Dropped,
     WantedRevision,
     contract_revision,
     engines_of,
     find_place,
-    ledger_revision,
 )
-from pipestate.project.syntax import read_source
-from pipestate.runbook.files import named_runbook, read_text
+from pipestate.runbook.files import named_runbook, read_beside, read_text
+from pipestate.runbook.lint import findings
 from pipestate.runbook.markdown import Heading, blocks
-from pipestate.runbook.model import Check, Phase, Runbook, is_id
-from pipestate.runbook.parse import is_blocking, unblocking
+from pipestate.runbook.model import Check, Phase, Runbook
+from pipestate.runbook.parse import collect, is_blocking, unblocking
 
 CHECK = """
 ```sql
@@ -195,76 +194,133 @@ def _engine(project: Project, given: str | None) -> str | None:
     return given or next(iter(there), None)
 
 
-# Files of `init`: a runbook skeleton, and the ledger in the project's chain.
+# Edit front matter in place: a phase with `opens` opens one more revision, others end with it.
+#
+# All other bytes stay unchanged.
 
 
-MESSAGE = "pipestate ledger"
-_INSTALLS = re.compile(rb"^[^#\n]*\binstall_ledger\(", re.MULTILINE)
-_PER_MIGRATION = re.compile(
-    r"^[^#\n]*(?:\btransaction_per_migration\b|\bpipestate\.environment import run\b)", re.MULTILINE
-)
-_GUARDED = re.compile(r"^[^#\n]*\bpipestate\.environment\b", re.MULTILINE)
+_FRONT = re.compile(r"\A\ufeff?---[^\n]*\n(?P<yaml>.*?\n)---", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """Drafts to write, and steps left to a person."""
+class Edit:
+    """Replace the text from `start` to `end`; insert if both are equal."""
 
-    name: str
-    page: Path
-    drafts: tuple[Draft, ...]
-    ledger: str
-    env: Path
-    guarded: bool
-    per_migration: bool
+    start: int
+    end: int
+    text: str
 
 
-def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevision) -> Started:
-    """Draft the runbook and, unless the chain already installs a ledger, its revision."""
-    if not is_id(name):
-        raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
-    page = runbooks_for(project) / f"{name}.md"
-    refuse_existing(page)
-    there = next(_installing(chain), None)
-    ledger, drafts = (there.id, ()) if there is not None else _ledger(project, chain, wanted)
-    env = project.scripts / "env.py"
-    source = env.read_text(encoding="utf-8", errors="replace") if env.is_file() else ""
-    return Started(
-        name,
-        page,
-        (Draft(page, skeleton(name, ledger)), *drafts),
-        ledger,
-        env,
-        bool(_GUARDED.search(source)),
-        bool(_PER_MIGRATION.search(source)),
+def opened(source: str, runbook: Runbook, phase: Phase, revision: str, ends: Sequence[str]) -> str:
+    """Return the runbook with the phases in `ends` limited by `revision`; a written `opens` gets it, too.
+
+    If the form of the front matter cannot be edited, RunbookError names the lines to write by hand.
+    """
+    found = _FRONT.match(source)
+    by_hand = RunbookError(
+        runbook.path,
+        phase.line,
+        f"the front matter cannot be edited safely: write {_by_hand(phase, revision, ends)} yourself",
     )
+    if found is None:
+        raise by_hand
+    opening = phase.name if phase.opens else None
+    edits = _edits(_phases(found["yaml"]), found["yaml"], opening, revision, ends)
+    front = found["yaml"]
+    for edit in sorted(edits, key=lambda each: each.start, reverse=True):
+        front = front[: edit.start] + edit.text + front[edit.end :]
+    changed = source[: found.start("yaml")] + front + source[found.end("yaml") :]
+    if not _is_meant(changed, runbook, phase, revision, ends):
+        raise by_hand
+    if faults := findings(changed, runbook.path, read_beside(runbook.path)):
+        raise faults[0].error()
+    return changed
 
 
-def runbooks_for(project: Project) -> Path:
-    """Return the present or future directory of runbooks: beside the configuration, if it names one chain."""
-    if project.runbooks.is_dir() or project.config is None or _names_several_chains(project):
-        return project.runbooks
-    return from_here(project.config.resolve().parent / "runbooks")
+def _is_meant(changed: str, runbook: Runbook, phase: Phase, revision: str, ends: Sequence[str]) -> bool:
+    """Parse the edited runbook, and verify that exactly the intended values changed."""
+    after, _ = collect(changed, runbook.path, read_beside(runbook.path))
+    if after is None or len(after.phases) != len(runbook.phases):
+        return False
+    for old, new in zip(runbook.phases, after.phases, strict=True):
+        opens = (*old.opens, revision) if old.name == phase.name and old.opens else old.opens
+        until = revision if old.name in ends else old.until
+        if (new.name, new.from_, new.until, new.opens) != (old.name, old.from_, until, opens):
+            return False
+    return True
 
 
-def _names_several_chains(project: Project) -> bool:
-    ini = project.configuration.ini if project.configuration else None
-    sections = ini.sections() if ini else []
-    return sum("script_location" in project.lines(section) for section in sections) > 1
+def _by_hand(phase: Phase, revision: str, ends: Sequence[str]) -> str:
+    said = [f"opens: [{quoted(revision)}] for phase {phase.name}"] if phase.opens else []
+    return " and ".join([*said, *(f"until: {quoted(revision)} for phase {name}" for name in ends)])
 
 
-def skeleton(name: str, ledger: str) -> str:
-    """Write a runbook with placeholder checks that fail."""
-    source = files("pipestate.project.scaffold").joinpath("skeleton.md").read_text(encoding="utf-8")
-    return Template(source).substitute(name=name, ledger=ledger)
+def _phases(front: str) -> Mapping[str, tuple[Node, Node]]:
+    root = yaml.compose(front, Loader=yaml.SafeLoader)
+    assert isinstance(root, MappingNode)
+    (phases,) = (value for key, value in root.value if key.value == "phases")
+    return {key.value: (key, value) for key, value in phases.value}
 
 
-def _installing(chain: Chain) -> Iterator[Revision]:
-    return (revision for revision in chain if _INSTALLS.search(read_source(revision.path)))
+def _edits(
+    phases: Mapping[str, tuple[Node, Node]],
+    front: str,
+    opening: str | None,
+    revision: str,
+    ends: Sequence[str],
+) -> Iterator[Edit]:
+    for name, (_, node) in phases.items():
+        added: dict[str, str] = {}
+        fields = {key.value: value for key, value in node.value} if isinstance(node, MappingNode) else {}
+        if name in ends:
+            if "until" in fields:
+                yield _replaced(fields["until"], quoted(revision))
+            else:
+                added["until"] = quoted(revision)
+        if name == opening:
+            yield _appended(fields["opens"], front, quoted(revision))
+        if added:
+            yield _added(node, front, added)
 
 
-def _ledger(project: Project, chain: Chain, wanted: WantedRevision) -> tuple[str, tuple[Draft, ...]]:
-    place = find_place(project, chain, wanted)
-    refuse_existing(place.path)
-    text = ledger_revision(place, by_engine=bool(engines_of(project)))
-    return place.id, (Draft(place.path, text),)
+def _replaced(node: Node, new: str) -> Edit:
+    return Edit(node.start_mark.index, node.end_mark.index, new)
+
+
+def _appended(node: SequenceNode, front: str, item: str) -> Edit:
+    """Append an item to a list, in brackets or on separate lines."""
+    if node.flow_style:
+        end = node.end_mark.index - 1
+        return Edit(end, end, f"{_comma(front, node.start_mark.index, end)}{item}")
+    end = _end_of_line(front, node.value[-1].end_mark.index)
+    return Edit(end, end, f"{_newline(front)}{' ' * node.start_mark.column}- {item}")
+
+
+def _added(node: Node, front: str, fields: Mapping[str, str]) -> Edit:
+    """Add fields to a phase; use braces if it is empty."""
+    flat = ", ".join(f"{key}: {value}" for key, value in fields.items())
+    if isinstance(node, ScalarNode):
+        start, end = node.start_mark.index, node.end_mark.index
+        return Edit(start, end, f"{' ' if front[start - 1] == ':' else ''}{{{flat}}}")
+    assert isinstance(node, MappingNode)
+    if node.flow_style:
+        end = node.end_mark.index - 1
+        return Edit(end, end, f"{_comma(front, node.start_mark.index, end)}{flat}")
+    first = node.value[0][0].start_mark
+    lines = "".join(f"{key}: {value}{_newline(front)}{' ' * first.column}" for key, value in fields.items())
+    return Edit(first.index, first.index, lines)
+
+
+def _comma(front: str, start: int, end: int) -> str:
+    """Return the separator between a new entry and the previous ones."""
+    before = front[start:end].rstrip()
+    return "" if before[-1] in "[{" else " " if before[-1] == "," else ", "
+
+
+def _end_of_line(front: str, index: int) -> int:
+    found = re.compile(r"\r?\n").search(front, index)
+    return found.start() if found else len(front)
+
+
+def _newline(front: str) -> str:
+    return "\r\n" if "\r\n" in front else "\n"

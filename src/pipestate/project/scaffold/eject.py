@@ -14,15 +14,16 @@ from pipestate.core.errors import ConfigError
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain
 from pipestate.project.scaffold.draft import Draft, text
-from pipestate.project.scaffold.edits import COLON, without_header
 from pipestate.project.scaffold.plain import (
     BIND,
+    COLON,
     HELPERS,
     HelpedFile,
     dictionary,
     quoted,
     string,
     table_arguments,
+    without_header,
 )
 from pipestate.project.scaffold.revision import engines_of
 from pipestate.project.syntax import bound, literal, parse, read_source

@@ -1,18 +1,23 @@
-"""New revision: its id, its predecessor, and its file according to the project's settings."""
+"""New revision: its id, its predecessor, its file according to the project's settings, and the files of `init`."""
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from zoneinfo import ZoneInfo
 
 from pipestate.core.errors import ConfigError
+from pipestate.core.paths import from_here
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain
-from pipestate.project.scaffold.draft import Name, Value, call, text
+from pipestate.project.graph import Chain, Revision
+from pipestate.project.scaffold.draft import Draft, Name, Value, call, refuse_existing, text
+from pipestate.project.syntax import read_source
+from pipestate.runbook.model import is_id
 
 FILE_TEMPLATE = "%(rev)s_%(slug)s"
 SLUG_LENGTH = 40
@@ -251,3 +256,78 @@ def _head_revision(place: NewRevision, imports: str) -> str:
         "branch_labels = None\n"
         "depends_on = None\n"
     )
+
+
+# Files of `init`: a runbook skeleton, and the ledger in the project's chain.
+
+
+MESSAGE = "pipestate ledger"
+_INSTALLS = re.compile(rb"^[^#\n]*\binstall_ledger\(", re.MULTILINE)
+_PER_MIGRATION = re.compile(
+    r"^[^#\n]*(?:\btransaction_per_migration\b|\bpipestate\.environment import run\b)", re.MULTILINE
+)
+_GUARDED = re.compile(r"^[^#\n]*\bpipestate\.environment\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Drafts to write, and steps left to a person."""
+
+    name: str
+    page: Path
+    drafts: tuple[Draft, ...]
+    ledger: str
+    env: Path
+    guarded: bool
+    per_migration: bool
+
+
+def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevision) -> Started:
+    """Draft the runbook and, unless the chain already installs a ledger, its revision."""
+    if not is_id(name):
+        raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
+    page = runbooks_for(project) / f"{name}.md"
+    refuse_existing(page)
+    there = next(_installing(chain), None)
+    ledger, drafts = (there.id, ()) if there is not None else _ledger(project, chain, wanted)
+    env = project.scripts / "env.py"
+    source = env.read_text(encoding="utf-8", errors="replace") if env.is_file() else ""
+    return Started(
+        name,
+        page,
+        (Draft(page, skeleton(name, ledger)), *drafts),
+        ledger,
+        env,
+        bool(_GUARDED.search(source)),
+        bool(_PER_MIGRATION.search(source)),
+    )
+
+
+def runbooks_for(project: Project) -> Path:
+    """Return the present or future directory of runbooks: beside the configuration, if it names one chain."""
+    if project.runbooks.is_dir() or project.config is None or _names_several_chains(project):
+        return project.runbooks
+    return from_here(project.config.resolve().parent / "runbooks")
+
+
+def _names_several_chains(project: Project) -> bool:
+    ini = project.configuration.ini if project.configuration else None
+    sections = ini.sections() if ini else []
+    return sum("script_location" in project.lines(section) for section in sections) > 1
+
+
+def skeleton(name: str, ledger: str) -> str:
+    """Write a runbook with placeholder checks that fail."""
+    source = files("pipestate.project.scaffold").joinpath("skeleton.md").read_text(encoding="utf-8")
+    return Template(source).substitute(name=name, ledger=ledger)
+
+
+def _installing(chain: Chain) -> Iterator[Revision]:
+    return (revision for revision in chain if _INSTALLS.search(read_source(revision.path)))
+
+
+def _ledger(project: Project, chain: Chain, wanted: WantedRevision) -> tuple[str, tuple[Draft, ...]]:
+    place = find_place(project, chain, wanted)
+    refuse_existing(place.path)
+    text = ledger_revision(place, by_engine=bool(engines_of(project)))
+    return place.id, (Draft(place.path, text),)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.pipeline.backfill import BackfillPlan, apply, batch, plan
-from pipestate.pipeline.backfill.stale_rows import SiteCounts
+from pipestate.pipeline import backfill
+from pipestate.pipeline.backfill import apply, plan
+from pipestate.pipeline.backfill.stale_rows import BackfillPlan, SiteCounts
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.stages import THRESHOLD
 from pipestate.pipeline.storage import Documents, Storage, open_storage
@@ -296,7 +297,7 @@ def test_somebody_elses_lock_is_one_sentence(stuck: Stuck, monkeypatch: pytest.M
     """The time to wait is cut short for the test; the lock is real."""
     if stuck.database.is_sqlite:
         stuck = Stuck(Database(stuck.database.url.update_query_dict({"timeout": "0.2"})), stuck.root)
-    monkeypatch.setattr(batch, "PREPARE_SQL", batch.PREPARE_SQL.replace("'10s'", "'200ms'"))
+    monkeypatch.setattr(backfill, "PREPARE_SQL", backfill.PREPARE_SQL.replace("'10s'", "'200ms'"))
     stuck.site("a.gov")
     the_plan = planned(stuck)
     with stuck.database.begin() as connection:

@@ -6,7 +6,7 @@ import pytest
 
 from pipestate.core.errors import Unreachable
 from pipestate.pipeline.planning import SubjectOutcome
-from pipestate.pipeline.queues import clear, restore
+from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.depths import Figures, figures
 from pipestate.pipeline.queues.port import Blocked, Call, DamagedExport, Destination, Obstacle, Queues, State
 from support.queue_scene import lines
@@ -98,15 +98,15 @@ def test_clear_takes_what_blocks_and_restore_brings_back_exactly_that(
     assert queues.blocked([DEFERRED, FAILED]) == []
     assert len(lines(file)) == 2
 
-    back = restore.plan(queues, file)
+    back = clear.plan_restore(queues, file)
     assert figures(saved.job for saved, _, _ in back.to_do) == Figures(1, 1)
     assert jobs.everything() != before, "a plan writes nothing"
-    assert restore.apply(queues, back) == back.expected
+    assert clear.restore(queues, back) == back.expected
     assert jobs.everything() == before
 
-    again = restore.plan(queues, file)
+    again = clear.plan_restore(queues, file)
     assert [result.outcome for result in again.expected] == [SubjectOutcome.EXISTS] * 2
-    assert restore.apply(queues, again) == again.expected
+    assert clear.restore(queues, again) == again.expected
     assert jobs.everything() == before
 
 
@@ -115,10 +115,10 @@ def test_a_job_that_comes_back_between_plan_and_apply_is_left_alone(
 ) -> None:
     put_blocked(jobs)
     clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file)
-    first, second = restore.plan(queues, file), restore.plan(queues, file)
-    restore.apply(queues, first)
+    first, second = clear.plan_restore(queues, file), clear.plan_restore(queues, file)
+    clear.restore(queues, first)
     before = jobs.everything()
-    assert [result.outcome for result in restore.apply(queues, second)] == [SubjectOutcome.EXISTS] * 2
+    assert [result.outcome for result in clear.restore(queues, second)] == [SubjectOutcome.EXISTS] * 2
     assert jobs.everything() == before
 
 
@@ -139,7 +139,7 @@ def test_the_file_of_another_queue_is_refused(jobs: QueueBed, queues: Queues, fi
     with pytest.raises(
         DamagedExport, match=f"cleared.jsonl:1: this was written as '{queues.format}', not as 'other/1'"
     ):
-        restore.plan(other, file)
+        clear.plan_restore(other, file)
 
 
 def test_progress_is_told_to_its_end(jobs: QueueBed, queues: Queues, file: Path) -> None:
@@ -154,9 +154,9 @@ def test_progress_is_told_to_its_end(jobs: QueueBed, queues: Queues, file: Path)
     assert told[-1] == (2, 2)
     assert told == sorted(told)
     restored: list[tuple[int, int]] = []
-    restore.apply(
+    clear.restore(
         queues,
-        restore.plan(queues, file),
+        clear.plan_restore(queues, file),
         on_progress=lambda done, total: restored.append((done, total)),
     )
     assert restored == [(1, 2), (2, 2)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipestate.core.errors import ConfigError
-from pipestate.pipeline.reconcile.lock import reconcile_lock
+from pipestate.pipeline.reconcile import reconcile_lock
 from support.servers import Database
 from support.stuck_sites import Pipeline
 

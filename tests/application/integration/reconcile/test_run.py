@@ -9,8 +9,7 @@ from sqlalchemy import update
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.pipeline import UnknownSite
 from pipestate.pipeline.queues.config import QueueConfig
-from pipestate.pipeline.reconcile import apply, run
-from pipestate.pipeline.reconcile.lock import reconcile_lock
+from pipestate.pipeline.reconcile import apply, reconcile_lock, run
 from pipestate.schema import sites as sites_table
 from support.alembic_runs import Chain
 from support.queues import QueueBed

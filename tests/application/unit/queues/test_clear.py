@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipestate.pipeline.planning import SubjectOutcome
-from pipestate.pipeline.queues import clear, restore
+from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.clear import read_saved
 from pipestate.pipeline.queues.depths import Figures, figures
 from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle, Saved, State
@@ -132,5 +132,5 @@ def test_whatever_others_do_meanwhile_each_result_is_what_happened(
     untouched = {job: version for job, version in at_deletion.items() if job not in queues.deleted}
     assert queues.jobs == untouched
     if queues.deleted:
-        restore.apply(queues, restore.plan(queues, file))
+        clear.restore(queues, clear.plan_restore(queues, file))
         assert {job: queues.jobs[job] for job in at_deletion} == at_deletion

@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate.core.errors import RunbookError
-from pipestate.project.scaffold.edits import opened
+from pipestate.project.scaffold.contract import opened
 from pipestate.runbook.lint import findings
 from pipestate.runbook.parse import parse
 

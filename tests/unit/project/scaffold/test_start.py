@@ -7,8 +7,7 @@ import pytest
 
 from pipestate.project.find import Named, find_project
 from pipestate.project.revision_files import read_chain
-from pipestate.project.scaffold.contract import MESSAGE, Started, draft_start, skeleton
-from pipestate.project.scaffold.revision import WantedRevision
+from pipestate.project.scaffold.revision import MESSAGE, Started, WantedRevision, draft_start, skeleton
 from pipestate.runbook.lint import findings
 
 Miniature = Callable[[str], Path]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.pipeline.queues.port import State
+from pipestate.pipeline.queues.port import Obstacle, State
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -44,17 +44,12 @@ def keys_of(job_id: str) -> Keys:
     )
 
 
-def registry_key(queue: str, state: State) -> str:
+def registry_key(obstacle: Obstacle) -> str:
+    """Return the key of the registry that holds the jobs of an obstacle."""
     from rq.registry import DeferredJobRegistry, FailedJobRegistry
 
-    registry = DeferredJobRegistry if state is State.DEFERRED else FailedJobRegistry
-    return registry.key_template.format(queue)
-
-
-def started_key(queue: str) -> str:
-    from rq.registry import StartedJobRegistry
-
-    return StartedJobRegistry.key_template.format(queue)
+    registry = DeferredJobRegistry if obstacle.state is State.DEFERRED else FailedJobRegistry
+    return registry.key_template.format(obstacle.queue)
 
 
 # Connection to Redis, with its errors as one sentence without a password.
@@ -89,7 +84,10 @@ def connected(redis_url: str) -> Iterator["Redis"]:
     except ImportError as error:
         raise ConfigError("RQ is not installed: run pip install 'pipestate[rq]'") from error
     try:
-        _require_whole(redis_url)
+        parts = urlsplit(redis_url)
+        # A password with / ? or # ends the URL's host there, and messages would show the rest.
+        if "@" in parts.path + parts.query + parts.fragment:
+            raise ConfigError(URL_SHAPE)
         redis = Redis.from_url(
             redis_url, socket_connect_timeout=5, socket_timeout=30, encoding_errors="surrogateescape"
         )
@@ -108,10 +106,3 @@ def connected(redis_url: str) -> Iterator["Redis"]:
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
-
-
-def _require_whole(redis_url: str) -> None:
-    """Refuse a password with / ? or #: the URL's host would end there, and messages would show the rest."""
-    parts = urlsplit(redis_url)
-    if "@" in parts.path + parts.query + parts.fragment:
-        raise ValueError("an @ behind the host")

@@ -5,15 +5,15 @@ import hashlib
 import json
 import math
 import reprlib
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from pipestate.pipeline.queues.port import Blocked, DamagedExport, Saved
+from pipestate.pipeline.queues.rq.calls import FunctionCall, Opaque, decompressed, load_plain, read_call
 from pipestate.pipeline.queues.rq.connection import keys_of, pages, registry_key, text
-from pipestate.pipeline.queues.rq.registries import FunctionCall, Opaque, decompressed, load_plain, read_call
 from pipestate.pipeline.stages import truncate
 
 if TYPE_CHECKING:
@@ -59,11 +59,14 @@ class StoredJob:
     @property
     def error(self) -> str | None:
         """Return the traceback of the last result; RQ before 2 kept it in the hash."""
+        kept = self.fields.get(b"exc_info")
         for _id, entry in reversed(self.results):
             if b"exc_string" in entry:
-                return _inflated(_decoded(entry[b"exc_string"]))
-        kept = self.fields.get(b"exc_info")
-        return _inflated(kept) if kept else None
+                kept = entry[b"exc_string"]
+                with suppress(ValueError):
+                    kept = base64.b64decode(kept)
+                break
+        return decompressed(kept).decode(errors="replace") if kept else None
 
 
 def read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
@@ -75,7 +78,7 @@ def read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
                 keys = keys_of(job.id)
                 pipeline.hgetall(keys.job)
                 pipeline.xrange(keys.results)
-                pipeline.zscore(registry_key(job.obstacle.queue, job.obstacle.state), job.id)
+                pipeline.zscore(registry_key(job.obstacle), job.id)
                 pipeline.smembers(keys.dependencies)
                 pipeline.smembers(keys.dependents)
                 for name in EXPIRING:
@@ -88,20 +91,6 @@ def read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
             lifetimes = {name: next(answers) for name in EXPIRING}
             ends = {name: now + left for name, left in lifetimes.items() if left >= 0}
             yield StoredJob(fields, results, score, _ids(above), _ids(below), ends)
-
-
-def _decoded(data: bytes) -> bytes:
-    try:
-        return base64.b64decode(data)
-    except ValueError:
-        return data
-
-
-def _inflated(data: bytes) -> str:
-    try:
-        return zlib.decompress(data).decode(errors="replace")
-    except zlib.error:
-        return data.decode(errors="replace")
 
 
 def _ids(members: set[bytes]) -> tuple[str, ...]:
@@ -150,7 +139,10 @@ def read_content(saved: Saved) -> StoredJob:
     try:
         return StoredJob(
             {_bytes(name): base64.b64decode(value, validate=True) for name, value in content["data"].items()},
-            [(_bytes(id_), _entry(entry)) for id_, entry in content["results"]],
+            [
+                (_bytes(id_), {_bytes(name): _bytes(value) for name, value in entry.items()})
+                for id_, entry in content["results"]
+            ],
             _score(content["score"]),
             tuple(map(_id, content["dependency_ids"])),
             tuple(map(_id, content["dependent_ids"])),
@@ -170,7 +162,10 @@ def as_json(value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, default=_plain, allow_nan=False))
     except Exception:  # cycles, keys other than text, objects half built by a pickle
-        return _shortened(value)
+        try:
+            return reprlib.repr(value)
+        except Exception:
+            return "<not to be shown>"
 
 
 def _plain(value: Any) -> Any:
@@ -179,13 +174,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return list(value)
     return repr(value) if isinstance(value, Opaque | bytes | bytearray) else str(value)
-
-
-def _shortened(value: Any) -> str:
-    try:
-        return reprlib.repr(value)
-    except Exception:
-        return "<not to be shown>"
 
 
 def _meta(data: bytes | None) -> Any:
@@ -197,10 +185,6 @@ def _meta(data: bytes | None) -> Any:
 
 def _bytes(value: str) -> bytes:
     return value.encode(errors="surrogateescape")
-
-
-def _entry(fields: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {_bytes(name): _bytes(value) for name, value in fields.items()}
 
 
 def _id(value: Any) -> str:

@@ -22,9 +22,9 @@ from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.depths import Figures, count_blocked, figures
-from pipestate.pipeline.queues.port import Blocked, Destination, Exported, State
+from pipestate.pipeline.queues.port import Blocked, Destination, Exported, Obstacle, State
 from pipestate.pipeline.queues.rq import RqQueues, connection
-from pipestate.pipeline.queues.rq.connection import EXECUTIONS, JOBS, keys_of, registry_key, started_key
+from pipestate.pipeline.queues.rq.connection import EXECUTIONS, JOBS, keys_of, registry_key
 from support.queue_scene import COORDINATOR, OCR, Scene, contents, lines
 
 NOTHING = {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
@@ -207,9 +207,9 @@ def test_the_keys_are_those_of_rq(scene: Scene) -> None:
     assert keys.executions == job.execution_registry.key
     assert Job.redis_job_namespace_prefix == JOBS
     assert Execution("run", job.id, scene.redis).key == f"{EXECUTIONS}{job.id}:run"
-    assert started_key("ocr") == scene.queue("ocr").started_job_registry.key
-    assert registry_key("ocr", State.FAILED) == scene.queue("ocr").failed_job_registry.key
-    assert registry_key("ocr", State.DEFERRED) == scene.queue("ocr").deferred_job_registry.key
+    failed, deferred = (Obstacle("ocr", state, "") for state in (State.FAILED, State.DEFERRED))
+    assert registry_key(failed) == scene.queue("ocr").failed_job_registry.key
+    assert registry_key(deferred) == scene.queue("ocr").deferred_job_registry.key
 
 
 # What changes between the plan and the deletion.

@@ -11,7 +11,7 @@ from rq.job import Job, JobStatus
 from rq.queue import Queue
 
 from pipestate.pipeline.planning import SubjectOutcome
-from pipestate.pipeline.queues import clear, restore
+from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.depths import Figures, figures
 from pipestate.pipeline.queues.port import DamagedExport
@@ -33,7 +33,7 @@ def clear_all(scene: Scene, file: Path) -> None:
 
 def restore_all(scene: Scene, file: Path) -> list[SubjectOutcome]:
     queues = RqQueues(scene.redis)
-    return [result.outcome for result in restore.apply(queues, restore.plan(queues, file))]
+    return [result.outcome for result in clear.restore(queues, clear.plan_restore(queues, file))]
 
 
 def dumped(redis: Redis) -> dict[bytes, tuple[object, int]]:
@@ -145,7 +145,7 @@ def test_what_would_have_expired_does_not_come_back(scene: Scene, file: Path) ->
     scene.redis.pexpire(f"rq:results:{lasting.id}", 300)
     clear_all(scene, file)
     time.sleep(0.4)
-    plan = restore.plan(RqQueues(scene.redis), file)
+    plan = clear.plan_restore(RqQueues(scene.redis), file)
     outcomes = {result.subject.job.id: result.outcome for result in plan.expected}
     assert outcomes == {dying.id: SubjectOutcome.EXPIRED, lasting.id: SubjectOutcome.RESTORED}
     assert restore_all(scene, file).count(SubjectOutcome.RESTORED) == 1

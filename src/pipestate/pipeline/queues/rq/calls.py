@@ -1,4 +1,4 @@
-"""RQ registries, and the calls of their jobs, read without importing the application.
+"""Calls of RQ's jobs, read without importing the application.
 
 RQ pickles function, arguments and keywords. Classes other than plain values become opaque, so reading never
 executes data from Redis.
@@ -8,13 +8,13 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pipestate.pipeline.queues.port import Blocked, Depth, Obstacle, State
-from pipestate.pipeline.queues.rq.connection import keys_of, pages, registry_key, text
+from pipestate.pipeline.queues.port import Obstacle, State
+from pipestate.pipeline.queues.rq.connection import keys_of, pages, text
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -100,13 +100,6 @@ class _PlainUnpickler(pickle.Unpickler):
         return type(name, (Opaque,), {"__module__": module})
 
 
-# RQ's registries of deferred and failed jobs: the blocking jobs and their number.
-# RQ's own functions remove entries while they list or count a registry; this code only reads.
-
-
-STATES = ("started", "deferred", "scheduled", "failed", "finished")
-
-
 @dataclass(frozen=True, slots=True)
 class RegistryEntry:
     """An id in a queue or a registry; its job may be deleted, or its call unreadable."""
@@ -117,26 +110,14 @@ class RegistryEntry:
     status: str = ""
 
     def blocks(self, obstacle: Obstacle) -> bool:
-        """Check whether the entry blocks: a job of that function in that state, or a dangling id."""
-        if self.gone:
-            return True
-        return self.call is not None and self.call.name == obstacle.function and self._is_in(obstacle.state)
+        """Check whether the entry blocks: a job of that function in that state, or a dangling id.
 
-    def _is_in(self, state: State) -> bool:
-        """Compare the status. RQ keeps stopped jobs among the failed; any other status means a moved job."""
-        return self.status == state or (state is State.FAILED and self.status == "stopped")
-
-
-def blocked(redis: "Redis", obstacle: Obstacle) -> list[Blocked]:
-    """List the blocking jobs in the registry of an obstacle."""
-    with redis.pipeline(transaction=False) as pipeline:
-        pipeline.zrange(registry_key(obstacle.queue, obstacle.state), 0, -1)
-        (ids,) = pipeline.execute()
-    return [
-        Blocked(entry.id, obstacle, entry.gone)
-        for entry in look_up(redis, [text(each) for each in ids])
-        if entry.blocks(obstacle)
-    ]
+        RQ keeps stopped jobs among the failed; any other status means a moved job.
+        """
+        if self.call is None or self.gone:
+            return self.gone
+        stopped = obstacle.state is State.FAILED and self.status == "stopped"
+        return self.call.name == obstacle.function and (self.status == obstacle.state or stopped)
 
 
 def look_up(redis: "Redis", ids: Iterable[str]) -> Iterator[RegistryEntry]:
@@ -148,22 +129,6 @@ def look_up(redis: "Redis", ids: Iterable[str]) -> Iterator[RegistryEntry]:
             for job_id, (data, status) in zip(page, pipeline.execute(), strict=True):
                 call = None if data is None else read_call(decompressed(data))
                 yield RegistryEntry(job_id, call, data is None, text(status or b""))
-
-
-def depths(redis: "Redis", queues: Sequence[str]) -> list[Depth]:
-    return [_depth(redis, name) for name in queues]
-
-
-def _depth(redis: "Redis", name: str) -> Depth:
-    from rq import Queue
-
-    queue = Queue(name, connection=redis)
-    with redis.pipeline(transaction=False) as pipeline:
-        pipeline.llen(queue.key)
-        for state in STATES:
-            pipeline.zcard(getattr(queue, f"{state}_job_registry").key)
-        queued, *states = pipeline.execute()
-    return Depth(name, queued, **dict(zip(STATES, states, strict=True)))
 
 
 def decompressed(data: bytes) -> bytes:

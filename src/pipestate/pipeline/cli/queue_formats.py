@@ -111,7 +111,15 @@ def _job(subject: Blocked | Saved) -> Blocked:
 
 def print_depths(states: list[QueueState], console: Console) -> None:
     """Print one row per queue; a narrow terminal lists empty columns below the table."""
-    rows = [_row(state) for state in states]
+    rows: list[dict[str, Json]] = [
+        {
+            QUEUE: state.depth.queue,
+            **{name: int(getattr(state.depth, name)) for name in STATES},
+            IN_THE_WAY: state.in_the_way.deferred_coordinators + state.in_the_way.failed_ocr_jobs,
+            GONE: state.in_the_way.dangling,
+        }
+        for state in states
+    ]
     shown = [name for name in COLUMNS if console.width >= NARROW or any(row[name] for row in rows)]
     console.print(_depths(rows, shown, console))
     empty = [name for name in COLUMNS if name not in shown]
@@ -137,13 +145,6 @@ def _depths(rows: Sequence[dict[str, Json]], shown: Sequence[str], console: Cons
     if console.measure(table, options=as_wide_as_it_is).maximum <= console.width:
         return table
     return rows_table([{name: row[name] for name in (QUEUE, *shown)} for row in rows], console.width)
-
-
-def _row(state: QueueState) -> dict[str, Json]:
-    blocks = state.in_the_way
-    in_the_way = blocks.deferred_coordinators + blocks.failed_ocr_jobs
-    states = {name: int(getattr(state.depth, name)) for name in STATES}
-    return {QUEUE: state.depth.queue, **states, IN_THE_WAY: in_the_way, GONE: blocks.dangling}
 
 
 def depths_as_data(states: list[QueueState]) -> dict[str, Any]:

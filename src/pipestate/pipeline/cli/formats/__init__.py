@@ -1,1 +1,0 @@
-"""Results of the shipped application, for people and programs."""
