@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.engine import engine_of
-from pipestate.backfill.session import is_wrong_sql, reason
+from pipestate.backfill.session import engine_of, is_wrong_sql, reason
 from pipestate.backfill.source import Found, Key
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.backfills import latest_run

@@ -18,9 +18,18 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.backfill import forecast
-from pipestate.backfill.engine import BackfillEngine, engine_of
 from pipestate.backfill.forecast import fixed_or_adapted
-from pipestate.backfill.session import PAUSE_S, BackfillFailed, Hold, is_locked, reason, transaction, turn
+from pipestate.backfill.session import (
+    PAUSE_S,
+    BackfillEngine,
+    BackfillFailed,
+    Hold,
+    engine_of,
+    is_locked,
+    reason,
+    transaction,
+    turn,
+)
 from pipestate.backfill.source import Found, Key, Range
 from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress as Tell

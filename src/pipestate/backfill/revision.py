@@ -9,7 +9,7 @@ from pipestate.backfill.loop import How, run
 from pipestate.backfill.source import Found, find_backfill
 from pipestate.core.errors import PipestateError
 from pipestate.core.text import many
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.ledger.state import require_ledger
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, translate_errors, warn

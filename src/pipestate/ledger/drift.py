@@ -1,16 +1,21 @@
-"""Drift: differences between a database, its schema record, and the revision files that were applied."""
+"""Drift: differences between a database, its schema record, and the revision files that were applied.
+
+One query for each engine reads the definitions of a database's objects. The ledger records a digest of each, and its
+view `drift` compares them. Rehearsals compare the definitions before and after.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, text
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.core.paths import from_here
-from pipestate.database.engines import choose, engine_of
-from pipestate.database.schema_digest import named
+from pipestate.core.text import from_here
+from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.functions import require_functions
 from pipestate.ledger.history import in_utc
 from pipestate.ledger.record import who
@@ -21,6 +26,43 @@ from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_revision
 from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.read import read
+
+AS_WRITTEN = {"no_parameters": True}
+HERE = Path(__file__).parent
+# On PostgreSQL the query is the body of a ledger function; a rehearsal works without a ledger.
+FILES = {
+    "postgresql": HERE.parent / "migration" / "server" / "schema_digest.sql",
+    "sqlite": HERE / "schema_digest.sqlite.sql",
+}
+BODY = "$definitions$"
+
+
+@cache
+def definitions_query(dialect: str) -> str:
+    """Read the query for `schema, kind, name, definition, rights, left_out`, one row per object."""
+    text = choose(FILES, dialect).read_text(encoding="utf-8")
+    return text.split(BODY)[1] if BODY in text else text
+
+
+def read_definitions(connection: Connection) -> dict[str, str]:
+    """Read the definition of every object by its name, with its owner and rights."""
+    found = connection.exec_driver_sql(
+        definitions_query(connection.dialect.name), execution_options=AS_WRITTEN
+    )
+    return {
+        f"{kind} {named(schema, name)}": ", ".join(part for part in (rights, definition) if part)
+        for schema, kind, name, definition, rights, _ in found
+    }
+
+
+def named(schema: str, name: str) -> str:
+    """Qualify an object's name with its schema, except public.
+
+    >>> named("public", "orders"), named("sales", "orders"), named("", "sales")
+    ('orders', 'sales.orders', 'sales')
+    """
+    return name if schema in ("", "public") else f"{schema}.{name}"
+
 
 MOST_NAMED = 3  # names per sentence
 NO_RECORD = (

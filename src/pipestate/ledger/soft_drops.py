@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.ledger.state import find_foreign_owner, has_ledger, look
 
 # The query uses oids and only built-in functions, so every reader of the ledger can run it. `bytes` is the

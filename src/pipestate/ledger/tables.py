@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 
 SCHEMA = "pipestate"
 VIEWS = (

@@ -10,7 +10,7 @@ from alembic import op
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import URL, Connection
 
-from pipestate.database.engines import OfEngine, name_of
+from pipestate.database.connections import OfEngine, name_of
 from pipestate.migration.definitions import Drop, Index, Shape
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import Loss, RunMemory

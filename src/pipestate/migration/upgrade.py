@@ -21,7 +21,7 @@ from sqlalchemy import URL, Connection
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database import connections as db
-from pipestate.database.engines import name_of
+from pipestate.database.connections import name_of
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
 from pipestate.migration.closed import GateClosed

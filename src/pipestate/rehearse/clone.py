@@ -11,7 +11,7 @@ from sqlalchemy import URL, Connection, text
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.engines import choose, engine_of, name_of
+from pipestate.database.connections import choose, engine_of, name_of
 from pipestate.database.interrupt import telling
 from pipestate.database.urls import shown
 from pipestate.ledger.state import find_foreign_owner, look, make_own

@@ -13,8 +13,8 @@ from sqlalchemy import URL, Connection
 
 from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
-from pipestate.database.engines import choose, engine_of
-from pipestate.database.schema_digest import read_definitions
+from pipestate.database.connections import choose, engine_of
+from pipestate.ledger.drift import read_definitions
 from pipestate.project.graph import Position
 from pipestate.rehearse.blocking_reader import Encounters, ExclusiveRequests, run_beside_readers
 from pipestate.rehearse.child_process import Step, run_child

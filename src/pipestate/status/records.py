@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import table as table_of
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.ledger.history import EARLIEST, LATEST, in_utc
 from pipestate.ledger.record import Event
 from pipestate.ledger.tables import NAMING, Ledger, ledger_on

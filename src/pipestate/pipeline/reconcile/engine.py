@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.pipeline.reconcile import postgresql, sqlite
 
 

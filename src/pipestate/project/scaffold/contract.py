@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from pipestate.core.errors import ConfigError, RunbookError
-from pipestate.core.paths import from_here
+from pipestate.core.text import from_here
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Revision
 from pipestate.project.phases import fill_opens
