@@ -4,9 +4,11 @@
 `sqlite` have the same names; mypy compares them with `Engine`.
 """
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -98,6 +100,12 @@ def engine_of(on: OfEngine) -> Engine:
 
 CONFLICT = "conflict with recovery"  # a lost connection has no SQLSTATE, only this text
 
+# An advisory lock belongs to one database: a session that sees it is connected to the same one.
+SEES_LOCK = sa.text(
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database "
+    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
+    "AND d.datname = pg_catalog.current_database())"
+)
 _MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
@@ -159,6 +167,30 @@ def _connect_to_meant(dialect: Any, _record: object, _arguments: object, _option
     """Connect to the current target instead of the engine's URL."""
     arguments, options = dialect.create_connect_args(_MEANT.get())
     return dialect.connect(*arguments, **(options | CONNECT_ARGUMENTS))
+
+
+def is_same(connection: Connection, url: URL) -> bool:
+    """Tell whether a connection is to this database, whichever URL it uses."""
+    return name_of(connection) == name_of(url) and choose(IS_SAME, url)(connection, url)
+
+
+def _sees_lock(connection: Connection, url: URL) -> bool:
+    """Tell whether a connection sees an advisory lock that is held in this database."""
+    key = {"high": secrets.randbits(31), "low": secrets.randbits(31)}
+    with writer(url) as ours:
+        ours.execute(sa.text("SELECT pg_advisory_xact_lock(:high, :low)"), key)
+        return bool(connection.execute(SEES_LOCK, key).scalar())
+
+
+def _is_file(connection: Connection, url: URL) -> bool:
+    """Tell whether a connection is to this file, in any spelling of its path."""
+    files = {name: file for _, name, file in connection.exec_driver_sql("PRAGMA database_list")}
+    named = "" if url.database in (None, "", ":memory:") else str(url.database)
+    here = str(files.get("main") or "")
+    return named == here or (bool(named and here) and Path(named).resolve() == Path(here).resolve())
+
+
+IS_SAME = {"postgresql": _sees_lock, "sqlite": _is_file}
 
 
 @contextmanager

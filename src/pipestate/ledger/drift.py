@@ -11,20 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy import Connection, select
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import from_here
-from pipestate.database.connections import choose, engine_of
-from pipestate.ledger.functions import require_functions
-from pipestate.ledger.history import in_utc
-from pipestate.ledger.record import who
+from pipestate.database.connections import choose
 from pipestate.ledger.state import find_foreign_owner, has_ledger, look, require_trusted
-from pipestate.ledger.tables import ledger_on, qualified
+from pipestate.ledger.tables import in_utc, ledger_on, qualified
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_revision
-from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.read import read
 
 AS_WRITTEN = {"no_parameters": True}
@@ -69,12 +65,6 @@ NO_RECORD = (
     "this database has no record of its schema: install the ledger (pipestate ledger install), and put guard(context) "
     "into env.py; the next upgrade records it"
 )
-_RECORD = {
-    "postgresql": "CALL pipestate.record_schema(:revision, :actor)",
-    "sqlite": """INSERT INTO pipestate_schema_record (revision, actor, method, objects)
-        SELECT :revision, :actor, (SELECT method FROM pipestate_schema_method),
-               (SELECT json_group_array(json_array(o.schema, o.kind, o.name, o.digest)) FROM pipestate_schema_objects o)""",
-}
 TIMEOUT_S = 10.0
 MOST = 100_000
 
@@ -110,32 +100,6 @@ class Drift:
         more = len(self.differences) - MOST_NAMED
         shown = ", ".join(str(each) for each in self.differences[:MOST_NAMED])
         return f"schema differs from its record: {shown}" + (f" and {more} more" if more > 0 else "")
-
-
-def record_schema(connection: Connection, revision: str | None) -> None:
-    """Record the current schema; PostgreSQL skips a record that equals the last one."""
-    if engine_of(connection).HAS_ROLES:
-        require_functions(connection)
-    statement = text(choose(_RECORD, connection)).bindparams(bindparam("revision"), bindparam("actor"))
-    connection.execute(statement, {"revision": revision, "actor": who()})
-
-
-def script_record(revision: str | None) -> str:
-    """Render the statement that records the schema at the end of a psql script, if the ledger exists.
-
-    The revisions are already applied, so a failure is a warning, as in an online run.
-    """
-    literal = "NULL" if revision is None else "'" + revision.replace("'", "''") + "'"
-    actor = "'" + who().replace("'", "''") + "'"
-    return f"""DO $record$
-BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    {foreign_owner_query()}) THEN
-    CALL pipestate.record_schema({literal}, {actor});
-  END IF;
-EXCEPTION WHEN OTHERS THEN
-  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
-END $record$;"""
 
 
 def read_drift(connection: Connection, *, schema: str | None = None) -> Drift | None:

@@ -11,7 +11,7 @@ from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.core.text import many
 from pipestate.ledger.record import COMPAT, REHEARSE, Event
 from pipestate.ledger.state import require_ledger
-from pipestate.ledger.tables import Ledger, ledger_on
+from pipestate.ledger.tables import Ledger, in_utc, ledger_on
 
 if TYPE_CHECKING:
     from pipestate.core.plugins import Plugin
@@ -94,11 +94,6 @@ def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] 
                 errors.append(error)
     lines.sort(key=lambda line: (line.at, line.id, line.kind), reverse=True)
     return Lines(tuple(lines[: wanted.limit]), tuple(errors))
-
-
-def in_utc(moment: datetime) -> datetime:
-    """Add the UTC zone to a time from SQLite, which stores none."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _runs(connection: Connection, wanted: Wanted) -> list[Entry]:

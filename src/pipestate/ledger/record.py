@@ -13,10 +13,11 @@ from enum import StrEnum
 from typing import Any
 from unicodedata import category, normalize
 
-from sqlalchemy import Connection, TextClause, insert, null, select, text
+from sqlalchemy import Connection, TextClause, bindparam, insert, null, select, text
 
 from pipestate.core.errors import ConfigError
-from pipestate.database.connections import choose
+from pipestate.database.connections import choose, engine_of
+from pipestate.ledger.functions import require_functions
 from pipestate.ledger.state import (
     LedgerState,
     describe_foreign,
@@ -28,6 +29,7 @@ from pipestate.ledger.state import (
 from pipestate.ledger.tables import ledger_on
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
+from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, Verdict, count
 
 # A container's user is often root, so the launcher or the CI names the person.
@@ -38,6 +40,12 @@ _VERSION_TABLE = {
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = pg_catalog.to_regclass(:version_table))""",
     "sqlite": ":version_table",
+}
+_RECORD = {
+    "postgresql": "CALL pipestate.record_schema(:revision, :actor)",
+    "sqlite": """INSERT INTO pipestate_schema_record (revision, actor, method, objects)
+        SELECT :revision, :actor, (SELECT method FROM pipestate_schema_method),
+               (SELECT json_group_array(json_array(o.schema, o.kind, o.name, o.digest)) FROM pipestate_schema_objects o)""",
 }
 REHEARSE, COMPAT = "rehearse", "compat"
 
@@ -169,6 +177,32 @@ def _result_values(verdict: Verdict) -> dict[str, Any]:
         "message": verdict.message,
         "duration_ms": verdict.duration_ms,
     }
+
+
+def record_schema(connection: Connection, revision: str | None) -> None:
+    """Record the current schema; PostgreSQL skips a record that equals the last one."""
+    if engine_of(connection).HAS_ROLES:
+        require_functions(connection)
+    statement = text(choose(_RECORD, connection)).bindparams(bindparam("revision"), bindparam("actor"))
+    connection.execute(statement, {"revision": revision, "actor": who()})
+
+
+def script_record(revision: str | None) -> str:
+    """Render the statement that records the schema at the end of a psql script, if the ledger exists.
+
+    The revisions are already applied, so a failure is a warning, as in an online run.
+    """
+    literal = "NULL" if revision is None else "'" + revision.replace("'", "''") + "'"
+    actor = "'" + who().replace("'", "''") + "'"
+    return f"""DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    {foreign_owner_query()}) THEN
+    CALL pipestate.record_schema({literal}, {actor});
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

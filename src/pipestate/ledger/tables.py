@@ -5,6 +5,7 @@ server's clock at the moment of writing; a transaction's start time may be an ho
 """
 
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -67,6 +68,11 @@ def qualified(name: str, dialect: str) -> str:
     ('pipestate.run', 'pipestate_run')
     """
     return choose(NAMING, dialect).qualified(name)
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Add the UTC zone to a time from SQLite, which stores none."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 @dataclass(frozen=True, slots=True)

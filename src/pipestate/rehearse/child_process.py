@@ -16,7 +16,6 @@ from typing import Any
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.urls import as_env_py_wants
-from pipestate.migration.upgrade import url_for_env_py
 from pipestate.project.find import describe
 from pipestate.rehearse.clone import HALF_MIGRATED, Job
 from pipestate.rehearse.statements import Prepared, read_prepared
@@ -189,12 +188,14 @@ def child(
 
 def _environment(job: Job) -> dict[str, str]:
     """Set the variables that may name a database to the clone, with the project's own driver."""
-    named = {}
-    for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL"):
-        own = os.environ.get(name)
-        url = as_env_py_wants(job.clone, own) if own else url_for_env_py(job.project, job.clone)
-        named[name] = url.render_as_string(hide_password=False)
-    return named
+    ini_url = None
+    with suppress(ConfigError):  # an unreadable URL names no driver
+        ini_url = job.project.option("sqlalchemy.url")
+    urls = {name: os.environ.get(name) or ini_url for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL")}
+    return {
+        name: as_env_py_wants(job.clone, own).render_as_string(hide_password=False)
+        for name, own in urls.items()
+    }
 
 
 def _pass_on(printed: Any) -> None:

@@ -15,7 +15,6 @@ from pipestate.database.connections import choose, engine_of, name_of
 from pipestate.database.interrupt import telling
 from pipestate.database.urls import shown
 from pipestate.ledger.state import find_foreign_owner, look, make_own
-from pipestate.migration.upgrade import is_same
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Position
 from pipestate.project.version_table import Locator
@@ -123,7 +122,7 @@ def _refuse_same_file(clone: URL, production: URL, said: dict[str, str]) -> None
 
 def _refuse_same_server(clone: URL, production: URL, said: dict[str, str]) -> None:
     with db.reader(clone) as connection:
-        if is_same(connection, production):
+        if db.is_same(connection, production):
             raise ConfigError(PRODUCTION.format(**said))
         with db.reader(production) as other:
             if _server(connection).is_primary_of(_server(other)):

@@ -291,10 +291,7 @@ REWRITES = (
         "a new column and a backfill, or a time when nobody needs the table",
     ),
 )
-OTHER = (
-    "runs while the lock is held",
-    "a revision of its own, and transaction_per_migration=True in env.py",
-)
+OTHER = ("runs while the lock is held", "a revision of its own, and transaction_per_migration=True in env.py")
 LATER = (
     "keeps its lock while a later revision runs",
     "transaction_per_migration=True in env.py: then each revision ends with its locks",

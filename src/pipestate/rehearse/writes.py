@@ -128,11 +128,7 @@ def sample_row(
         for each in roles
     ]
     return Sample(
-        table.name,
-        table.quoted,
-        relation.key,
-        dict(zip(names, found[0], strict=False)),
-        (own, *others),
+        table.name, table.quoted, relation.key, dict(zip(names, found[0], strict=False)), (own, *others)
     )
 
 

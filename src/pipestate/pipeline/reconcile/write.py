@@ -7,8 +7,9 @@ from sqlalchemy import Connection, delete, func, insert, inspect, literal_column
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
-from pipestate.ledger.history import Entry, Source, Wanted, in_utc
+from pipestate.ledger.history import Entry, Source, Wanted
 from pipestate.ledger.record import who
+from pipestate.ledger.tables import in_utc
 from pipestate.pipeline.counters.outcome import forget_claim, record_claim
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.port import Queues

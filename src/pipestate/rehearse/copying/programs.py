@@ -60,13 +60,7 @@ class Dump:
 
 def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
     """Write the schema of the snapshot into the file."""
-    options = [
-        *DUMP,
-        "--format=custom",
-        "--schema-only",
-        f"--file={dump.file}",
-        f"--snapshot={moment.id}",
-    ]
+    options = [*DUMP, "--format=custom", "--schema-only", f"--file={dump.file}", f"--snapshot={moment.id}"]
     options += [f"--exclude-table={table}" for table in without]
     with way_to(moment.driver, dump.file.parent) as (where, secret):
         done = run_program(dump.version, "pg_dump", [*options, f"--dbname={where}"], secret)
