@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.backfill import postgresql, sqlite
-from pipestate.backfill.source import Found, Key, Range
+from pipestate.backfill.source import Found, Key
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.drivers import message, sqlstate
 from pipestate.ledger.backfills import Orders, give_orders, latest_run, read_orders
@@ -29,8 +29,6 @@ class BackfillEngine(Protocol):
     def take_turn(self, connection: Connection, address: str) -> bool: ...
     def give_turn(self, connection: Connection, address: str) -> None: ...
     def find_key(self, connection: Connection, backfill: Backfill) -> Key: ...
-    def next_range(self, connection: Connection, key: Key, after: str | None, size: int) -> Range | None: ...
-    def extremes(self, connection: Connection, key: Key) -> tuple[str, str] | None: ...
     def understand(self, connection: Connection, update: str) -> None: ...
     def estimate(self, connection: Connection, query: str) -> int: ...
     def count_quickly(self, connection: Connection, query: str) -> int | None: ...
@@ -41,13 +39,6 @@ class BackfillEngine(Protocol):
 
 
 ENGINES: Mapping[str, BackfillEngine] = {"postgresql": postgresql, "sqlite": sqlite}
-
-
-def engine_of(connection: Connection) -> BackfillEngine:
-    name = connection.dialect.name
-    if name not in ENGINES:
-        raise ConfigError(f"backfills know {' and '.join(ENGINES)}, not {name}")
-    return ENGINES[name]
 
 
 def order(

@@ -21,7 +21,7 @@ from pipestate.core.errors import Unreachable
 from pipestate.core.text import size
 from pipestate.database import connections as db
 from pipestate.database.drivers import message
-from pipestate.rehearse.child_process import Failure, Statement, Step, Trace, child, require_told, write_line
+from pipestate.rehearse.child_process import Failure, Step, Trace, child, require_told, write_line
 from pipestate.rehearse.clone import Job, Table
 from pipestate.rehearse.impact import READER_MS, STRONGEST, LockEncounter, RevisionImpact, TableImpact
 from pipestate.rehearse.watch import PolledConnection, RepeatedMessage, Rows, follow
@@ -63,7 +63,12 @@ def scratch_copy(clone: URL) -> Iterator[ScratchCopy]:
     name = _named(clone)
     with _alone(clone) as connection:
         facts = connection.execute(FACTS).one()
-        why_not = _why_not(facts) or _copy(connection, facts, clone, name)
+        if not facts.may_copy:
+            why_not: str | None = "the role may not create databases"
+        elif facts.bytes > MOST_BYTES:
+            why_not = f"the clone has more than {size(MOST_BYTES)}"
+        else:
+            why_not = _copy(connection, facts, clone, name)
     if why_not is not None:
         yield ScratchCopy(None, why_not)
         return
@@ -82,12 +87,6 @@ def _named(clone: URL) -> str:
     """
     known = re.sub(r"[^a-z0-9_]", "_", str(clone.database).lower())[:MOST_NAMED]
     return f"{PREFIX}{known}_{secrets.token_hex(6)}"
-
-
-def _why_not(facts: Any) -> str | None:
-    if not facts.may_copy:
-        return "the role may not create databases"
-    return f"the clone has more than {size(MOST_BYTES)}" if facts.bytes > MOST_BYTES else None
 
 
 def _copy(connection: Connection, facts: Any, clone: URL, name: str) -> str | None:
@@ -142,13 +141,8 @@ WAITS = (
 HAS_WAITSTART = 140000
 GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
 
+Encounters = tuple[Sequence[LockEncounter], Failure | None]  # with the failure that stopped the run
 ExclusiveRequests = Mapping[str, Sequence[Table]]  # tables with a request for ACCESS EXCLUSIVE, by revision
-
-
-def _running(trace: Trace, encounter: LockEncounter) -> Statement | None:
-    """Find the statement that waited for a reader; failed statements are not reported."""
-    during = (each for each in trace.statements if each.start <= encounter.at <= each.end)
-    return next(during, None)
 
 
 @dataclass(slots=True)
@@ -160,9 +154,7 @@ class BlockingReader:
     revision: str | None = None
     mode: str | None = None
     since: float | None = None
-    began: object = (
-        None  # the server's start of the request; a new value means that the first request gave up
-    )
+    began: object = None  # the server's start of the request; with a new value, the first request gave up
 
 
 @dataclass(slots=True)
@@ -193,7 +185,11 @@ class BlockingReaders:
             require_told(process, trace)
         if trace.failure is not None and trace.failure.sqlstate in GAVE_UP:
             self._gave_up_for_good(time.monotonic())
-        self.encounters = [replace(each, by=_running(trace, each)) for each in self.encounters]
+        for number, met in enumerate(
+            self.encounters
+        ):  # the statement that waited; failed ones are not reported
+            running = (each for each in trace.statements if each.start <= met.at <= each.end)
+            self.encounters[number] = replace(met, by=next(running, None))
         return trace.failure
 
     def close(self) -> None:
@@ -241,10 +237,8 @@ class BlockingReaders:
         """Record an encounter, and end its reader: the table is free for the next request."""
         if reader.revision is not None and reader.mode == STRONGEST:
             waited = (now - reader.since) * 1000 if reader.since is not None else 0.0
-            encounter = LockEncounter(
-                reader.revision, reader.table.name, gave_up, waited, reader.since or now
-            )
-            self.encounters.append(encounter)
+            met = LockEncounter(reader.revision, reader.table.name, gave_up, waited, reader.since or now)
+            self.encounters.append(met)
             self.tried.add((reader.revision, reader.table.name))
         self._end(reader)
 
@@ -261,14 +255,6 @@ class BlockingReaders:
         if reader.revision is not None:
             reader.line.ask("ROLLBACK")
         reader.revision, reader.mode, reader.since, reader.began = None, None, None, None
-
-
-@dataclass(frozen=True, slots=True)
-class Encounters:
-    """The encounters of a run, and the failure that stopped it."""
-
-    encounters: tuple[LockEncounter, ...]
-    failure: Failure | None = None
 
 
 def find_exclusive_requests(
@@ -291,7 +277,7 @@ def find_exclusive_requests(
 
 
 def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveRequests) -> Encounters:
-    """Run the steps beside blocking readers, and again after each request that gave up."""
+    """Run the steps beside blocking readers, and again after each request that gave up; return the last failure."""
     found: list[LockEncounter] = []
     while True:
         readers = BlockingReaders(job.clone, requests)
@@ -301,15 +287,11 @@ def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveReque
             readers.close()
         found += readers.encounters
         if failure is None or not readers.tried:
-            return Encounters(tuple(found), failure)
-        requests = _without(requests, readers.tried)
-
-
-def _without(requests: ExclusiveRequests, tried: set[tuple[str, str]]) -> ExclusiveRequests:
-    return {
-        revision: [table for table in tables if (revision, table.name) not in tried]
-        for revision, tables in requests.items()
-    }
+            return found, failure
+        requests = {
+            revision: [table for table in tables if (revision, table.name) not in readers.tried]
+            for revision, tables in requests.items()
+        }
 
 
 def with_encounters(

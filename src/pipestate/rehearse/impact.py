@@ -1,7 +1,7 @@
 """Impact of a rehearsal: locks and waits of each revision and table, and the findings over a limit."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -104,6 +104,12 @@ class TableImpact:
     def is_in_the_way(self) -> bool:
         """Tell whether writers, readers, or updates of the same rows may wait for it."""
         return any(mode != "ShareUpdateExclusiveLock" for mode in self.modes)
+
+    @property
+    def is_kept_for_later(self) -> bool:
+        """Tell whether a statement of a later revision took most of the time."""
+        taken, spent = self.taken_by, self.spent_by
+        return bool(taken and spent and spent.revision != self.revision and spent.start >= taken.end)
 
     @property
     def patience_ms(self) -> float:
@@ -314,31 +320,25 @@ def verdict(figure_ms: float, limit_ms: float) -> LimitVerdict:
     return LimitVerdict.OVER if figure_ms > limit_ms * 2 else LimitVerdict.TOO_CLOSE
 
 
-def judge(
-    revisions: Sequence[RevisionImpact], limit_ms: float, noise_floor_ms: float
-) -> tuple[LimitFinding, ...]:
-    """List figures over the limit or too close to it; noise is neither."""
-    found = (
-        finding
-        for revision in revisions
-        for table in revision.tables
-        for finding in _findings(table, limit_ms, noise_floor_ms)
-    )
-    return tuple(dict.fromkeys(found))
+def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
+    """List figures over the limit or too close to it; noise is neither.
 
-
-def judge_file(revisions: Sequence[RevisionImpact], limit_ms: float) -> tuple[LimitFinding, ...]:
-    """Judge SQLite: writers wait until a revision is over."""
-    judged = ((revision, verdict(revision.duration_ms, limit_ms)) for revision in revisions)
-    return tuple(
-        LimitFinding(revision.revision, "the file", _source(revision), *FILE, found)
-        for revision, found in judged
-        if found is not LimitVerdict.WITHIN
-    )
-
-
-def _source(revision: RevisionImpact) -> str:
-    return (revision.slowest.source if revision.slowest else None) or revision.path
+    On SQLite writers wait until a revision is over.
+    """
+    if made.locks_file:
+        found = (
+            LimitFinding(
+                each.revision,
+                "the file",
+                (each.slowest and each.slowest.source) or each.path,
+                *FILE,
+                verdict(each.duration_ms, limit_ms),
+            )
+            for each in made.revisions
+        )
+        return tuple(each for each in found if each.verdict is not LimitVerdict.WITHIN)
+    over = (each for table in made.tables for each in _findings(table, limit_ms, made.noise_floor_ms))
+    return tuple(dict.fromkeys(over))
 
 
 def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Iterator[LimitFinding]:
@@ -353,9 +353,7 @@ def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Ite
             yield _finding(table, table.taken_by, BEYOND, LimitVerdict.UNKNOWN)
     elif found is not LimitVerdict.WITHIN and not noise:
         main = table.spent_by or table.taken_by
-        yield _finding(
-            table, main, LATER if _is_kept_for_later(table) else _cause(table, main) or OTHER, found
-        )
+        yield _finding(table, main, LATER if table.is_kept_for_later else _cause(table, main) or OTHER, found)
         for statement in table.statements:
             cause = _cause(table, statement)
             is_long = statement.duration_ms >= max(table.stall_ms / WORTH_TELLING, noise_floor_ms)
@@ -371,13 +369,6 @@ def _cause(table: TableImpact, statement: Statement | None) -> tuple[str, str] |
     return next(
         ((what, instead) for pattern, what, instead in causes if re.search(f"(?is){pattern}", sql)), None
     )
-
-
-def _is_kept_for_later(table: TableImpact) -> bool:
-    taken, spent = table.taken_by, table.spent_by
-    if taken is None or spent is None:
-        return False
-    return spent.revision != table.revision and spent.start >= taken.end
 
 
 def _finding(

@@ -4,15 +4,15 @@ Production is only read: its figures, and the record of a rehearsal in its ledge
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from sqlalchemy import URL, text
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
-from pipestate.database.connections import choose, engine_of
+from pipestate.database.connections import engine_of
 from pipestate.database.urls import shown
 from pipestate.ledger.record import Rehearsed, record_rehearsal
 from pipestate.ledger.state import require_ledger
@@ -49,7 +49,7 @@ from pipestate.rehearse.clone import (
     vacuum,
 )
 from pipestate.rehearse.contents import come_back, read_contents, require_way_back
-from pipestate.rehearse.impact import STRONGEST, LimitFinding, PhaseOutcome, Rehearsal, judge, judge_file
+from pipestate.rehearse.impact import STRONGEST, PhaseOutcome, Rehearsal, judge
 from pipestate.rehearse.watch import Seen, Watcher
 from pipestate.rehearse.writes import Before, try_after, try_before
 from pipestate.runbook.files import every_runbook
@@ -176,14 +176,33 @@ def measure(
 ) -> Rehearsal:
     """Upgrade the clone and return the impact; raise if no revision began."""
     start = time.monotonic()
-    seen = choose(SEE, job.clone)(job, steps, tables, trace)
+    seen = _watched(job, steps, tables, trace)
     if not trace.begun and trace.failure is not None:
         raise refusal(trace)
-    made = _put_together(job, position, trace, seen, tables)
-    return replace(made, duration_ms=(time.monotonic() - start) * 1000)
+    vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
+    return Rehearsal(
+        job.clone_name,
+        server_version(job.clone),
+        position.current,
+        job.where(),
+        (time.monotonic() - start) * 1000,
+        seen.noise_s * 1000,
+        attribute(trace, seen, tables),
+        trace.failure,
+        seen.not_probed,
+        tuple(sorted(table.name for table in tables if table.oid in vacuumed)),
+        shown(job.production) if job.production is not None else None,
+        rows=sum(table.rows for table in tables),
+        locks_file=engine_of(job.clone).IS_FILE,
+    )
 
 
 def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
+    """Follow the child beside a watcher; SQLite needs none, because it locks the whole file."""
+    if engine_of(job.clone).IS_FILE:
+        with child(job, steps, measured=True) as process:
+            listen(process, trace)
+        return Seen()
     watcher = Watcher(job.clone, tables, trace)
     try:
         with child(job, steps, measured=True) as process:
@@ -192,40 +211,6 @@ def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Tr
             return seen
     finally:
         watcher.close()
-
-
-def _listened(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
-    """Follow the child without a watcher: SQLite locks the whole file."""
-    del tables
-    with child(job, steps, measured=True) as process:
-        listen(process, trace)
-    return Seen()
-
-
-SEE = {"postgresql": _watched, "sqlite": _listened}
-
-
-def _put_together(
-    job: Job, position: Position, trace: Trace, seen: Seen, tables: Sequence[Table]
-) -> Rehearsal:
-    revisions = attribute(trace, seen, tables)
-    names = {table.oid: table.name for table in tables}
-    vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
-    return Rehearsal(
-        job.clone_name,
-        server_version(job.clone),
-        position.current,
-        job.where(),
-        0.0,
-        seen.noise_s * 1000,
-        revisions,
-        trace.failure,
-        seen.not_probed,
-        tuple(sorted(names[oid] for oid in vacuumed)),
-        shown(job.production) if job.production is not None else None,
-        rows=sum(table.rows for table in tables),
-        locks_file=engine_of(job.clone).IS_FILE,
-    )
 
 
 def rehearse(
@@ -259,7 +244,8 @@ def rehearse(
         made = _rehearsed(job, position, steps, tables, before, down, say, begins)
     if job.production is not None and tables:
         made = beside_production(job.production, made, tables)
-    made = replace(made, limit_ms=limit_ms, findings=_judged(made, limit_ms))
+    if limit_ms is not None:
+        made = replace(made, limit_ms=limit_ms, findings=judge(made, limit_ms))
     if record:
         write_record(job, as_record(made, files))
     return made
@@ -305,7 +291,12 @@ def _rehearsed(
 ) -> Rehearsal:
     phases = _verified(job)
     before = read_contents(job.clone) if down is not None else None
-    with _copied(job, down, say) as copy:
+    copies = (
+        not engine_of(job.clone).IS_FILE and down is None
+    )  # else the rehearsal returns to this state anyway
+    if copies:
+        say("a copy of the clone, for a second run beside a blocking reader")
+    with scratch_copy(job.clone) if copies else nullcontext(ScratchCopy(None)) as copy:
         targets = ", ".join(target for _, target in steps)
         say(f"upgrading the clone from {position.current or 'base'} to {targets}")
         made = measure(job, position, steps, tables, Trace(begins=begins))
@@ -314,14 +305,20 @@ def _rehearsed(
             return made
         if writes.samples or writes.empty:
             made = replace(made, writes=try_after(job.clone, writes))
+        requests = find_exclusive_requests(made.revisions, tables)
         if down is not None and before is not None:
             say(f"back to {down[1]}, and up again beside a blocking reader")
-            requests = find_exclusive_requests(made.revisions, tables)
-            encounters, returned = come_back(job, down, steps, before, requests)
-            return replace(
-                made, revisions=with_encounters(made.revisions, encounters, tables), returned=returned
-            )
-        return _beside_readers(job, steps, made, tables, copy, say)
+            found, returned = come_back(job, down, steps, before, requests)
+            made = replace(made, returned=returned)
+        elif copy.url is None or not requests:
+            reason = f"{copy.why_not}; {SEEN_OTHERWISE}" if copy.why_not and requests else None
+            return replace(made, not_tried=reason)
+        else:
+            say("upgrading the copy, beside a blocking reader")
+            found, failure = run_beside_readers(replace(job, clone=copy.url), steps, requests)
+            if failure is not None:
+                made = replace(made, not_tried=f"the second run stopped: {failure.message}")
+        return replace(made, revisions=with_encounters(made.revisions, found, tables))
 
 
 def _verified(job: Job) -> dict[str, PhaseReport]:
@@ -352,37 +349,3 @@ def _prepared(job: Job, say: Say) -> tuple[list[Table], Before]:
     say("VACUUM ANALYZE of the clone")
     vacuum(job.clone)
     return tables_of(job.clone), before
-
-
-@contextmanager
-def _copied(job: Job, down: Step | None, say: Say) -> Iterator[ScratchCopy]:
-    """Copy the clone in its present state, unless the rehearsal returns to it anyway."""
-    copies = not engine_of(job.clone).IS_FILE and down is None
-    if copies:
-        say("a copy of the clone, for a second run beside a blocking reader")
-    with scratch_copy(job.clone) if copies else nullcontext(ScratchCopy(None)) as copy:
-        yield copy
-
-
-def _beside_readers(
-    job: Job, steps: Sequence[Step], made: Rehearsal, tables: Sequence[Table], copy: ScratchCopy, say: Say
-) -> Rehearsal:
-    """Run the upgrade once more on the copy, beside blocking readers of the tables it locks."""
-    requests = find_exclusive_requests(made.revisions, tables)
-    if copy.url is None or not requests:
-        reason = f"{copy.why_not}; {SEEN_OTHERWISE}" if copy.why_not and requests else None
-        return replace(made, not_tried=reason)
-    say("upgrading the copy, beside a blocking reader")
-    second = run_beside_readers(replace(job, clone=copy.url), steps, requests)
-    made = replace(made, revisions=with_encounters(made.revisions, second.encounters, tables))
-    if second.failure is None:
-        return made
-    return replace(made, not_tried=f"the second run stopped: {second.failure.message}")
-
-
-def _judged(made: Rehearsal, limit_ms: float | None) -> tuple[LimitFinding, ...]:
-    if limit_ms is None:
-        return ()
-    if made.locks_file:
-        return judge_file(made.revisions, limit_ms)
-    return judge(made.revisions, limit_ms, made.noise_floor_ms)

@@ -39,8 +39,7 @@ class PolledConnection:
             self.driver: Any = psycopg2.connect(
                 **arguments, async_=1, application_name="pipestate rehearse", connect_timeout=10
             )
-            while not self.is_ready(wait_s=0.5):
-                pass
+            self._wait()
             self.cursor = self.driver.cursor()
 
     @property
@@ -54,29 +53,28 @@ class PolledConnection:
         """Send one message; `is_ready` tells when its answer has arrived."""
         self.cursor.execute(message)
 
-    def is_ready(self, wait_s: float = 0.0) -> bool:
+    def is_ready(self) -> bool:
         """Tell whether the answer has arrived; raise the server's error."""
-        state = self.driver.poll()
-        if wait_s and state == POLL_READ:
-            select.select([self], [], [], wait_s)
-        elif wait_s and state == POLL_WRITE:
-            select.select([], [self], [], wait_s)
-        return bool(state == POLL_OK)
+        return bool(self.driver.poll() == POLL_OK)
+
+    def _wait(self) -> None:
+        while (state := self.driver.poll()) != POLL_OK:
+            select.select(
+                [self] if state == POLL_READ else [], [self] if state == POLL_WRITE else [], [], 0.5
+            )
 
     def ask(self, message: str) -> Rows:
         """Send a message and wait for its rows."""
         with _translate_errors(self.url):
             self.send(message)
-            while not self.is_ready(wait_s=0.5):
-                pass
+            self._wait()
             return self.rows()
 
     def refusal(self, message: str) -> str | None:
         """Send a message; return the server's error, or None."""
         try:
             self.send(message)
-            while not self.is_ready(wait_s=0.5):
-                pass
+            self._wait()
         except psycopg2.Error as error:
             if self.driver.closed or error.pgcode is None:
                 raise lost(self.url, error) from error
@@ -119,7 +117,7 @@ class RepeatedMessage:
     due: float = 0.0
     sent: float | None = None
     ended: str | None = None
-    paused: bool = field(default=False)
+    paused: bool = False
 
     def send_when_due(self, now: float) -> None:
         if self.sent is None and self.ended is None and not self.paused and now >= self.due:
@@ -257,17 +255,17 @@ class Watcher:
         percent = min(100.0, 100.0 * SAMPLED_ROWS * 10 / max(table.rows, 1))
         line = self._line()
         sample = SAMPLE.format(table=table.quoted, percent=percent, most=SAMPLED_ROWS)
-        readable = (
-            table.rows > 0 and line.refusal(sample) is None
-        )  # the probes report why this role cannot read a table
+        readable = table.rows > 0 and line.refusal(sample) is None  # the probes report the reason
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
             line.ask(ROWS.format(table=table.quoted, places=places))
-            task = RepeatedMessage(
-                line, "EXECUTE pipestate_rows", SAMPLE_S, lambda *answer: None, paused=True
+            self.rows[table.oid] = RepeatedMessage(
+                line,
+                "EXECUTE pipestate_rows",
+                SAMPLE_S,
+                lambda rows, _sent, now: self._take_rows(table.oid, rows, now),
+                paused=True,
             )
-            task.take = lambda rows, sent, now: self._take_rows(table.oid, rows, now)
-            self.rows[table.oid] = task
 
     def _asks(self, table: Table, mode: str) -> RepeatedMessage:
         def take(_rows: Rows, sent: float, now: float) -> None:

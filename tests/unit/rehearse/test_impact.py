@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pipestate.rehearse.impact import (
+    NOISE_FACTOR,
     LimitFinding,
     LimitVerdict,
     LockEncounter,
@@ -13,7 +14,6 @@ from pipestate.rehearse.impact import (
     RevisionImpact,
     TableImpact,
     judge,
-    judge_file,
 )
 from support.rehearsal_results import made_statement, made_table
 
@@ -69,7 +69,8 @@ def test_one_unbounded_wait_makes_the_whole_unbounded_and_one_unknown_makes_it_u
 
 
 def found(table: TableImpact, *, limit: float = 500, floor: float = 100) -> tuple[LimitFinding, ...]:
-    return judge([RevisionImpact("b2", "versions/b2.py", 2000.0, (table,))], limit, floor)
+    revision = RevisionImpact("b2", "versions/b2.py", 2000.0, (table,))
+    return judge(Rehearsal("clone", "18", None, "b2", 1.0, floor / NOISE_FACTOR, (revision,)), limit)
 
 
 @pytest.mark.parametrize(
@@ -213,5 +214,6 @@ def test_a_table_that_was_not_probed_is_judged_by_how_long_it_was_held() -> None
 
 def test_on_sqlite_the_revision_itself_is_the_wait() -> None:
     slow = RevisionImpact("b2", "versions/b2.py", 2000.0, slowest=made_statement("SELECT 1"))
-    (finding,) = judge_file([slow, RevisionImpact("c3", "versions/c3.py", 10.0)], 500)
+    revisions = (slow, RevisionImpact("c3", "versions/c3.py", 10.0))
+    (finding,) = judge(Rehearsal("clone", "sqlite 3", None, "c3", 1.0, 0.0, revisions, locks_file=True), 500)
     assert (finding.revision, finding.table, finding.source) == ("b2", "the file", "versions/b2.py:7")
