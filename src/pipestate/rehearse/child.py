@@ -17,7 +17,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.runtime.migration import RevisionStep
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, event
@@ -47,21 +47,10 @@ Tell = Callable[..., None]
 # The session's locks are read after these statements; after reads and writes of rows, only if they took some time.
 # Other statements are skipped: a `SET TRANSACTION` must come before any query.
 CHANGES = frozenset(
-    [
-        "ALTER",
-        "CREATE",
-        "DROP",
-        "LOCK",
-        "DO",
-        "TRUNCATE",
-        "REINDEX",
-        "CLUSTER",
-        "REFRESH",
-        "CALL",
-        "COMMENT",
-        "VACUUM",
-        "SECURITY",
-    ]
+    (
+        *("ALTER", "CREATE", "DROP", "LOCK", "DO", "TRUNCATE", "REINDEX", "CLUSTER", "REFRESH", "CALL"),
+        *("COMMENT", "VACUUM", "SECURITY"),
+    )
 )
 WRITES = frozenset(["UPDATE", "DELETE", "INSERT", "MERGE", "COPY", "WITH", "SELECT"])
 ENDS = frozenset(["COMMIT", "ROLLBACK", "END", "ABORT"])
@@ -93,6 +82,18 @@ class Recorder:
         self._silent = False
         self._path: str | None = None
         self._places: dict[str, bool] = {}
+
+    def follow(self, steps: Steps) -> Steps:
+        """Begin each revision of a migration."""
+
+        @wraps(steps)
+        def followed(heads: Any, context: Any) -> Iterator[Any]:
+            for step in steps(heads, context):
+                if isinstance(step, RevisionStep):
+                    self.begin(step)
+                yield step
+
+        return followed
 
     def begin(self, step: RevisionStep) -> None:
         """Report that a revision begins, and wait for the parent if asked to."""
@@ -209,44 +210,22 @@ def recording(recorder: Recorder) -> Iterator[None]:
         "commit": recorder.end,
         "rollback": recorder.end,
     }
-    for name, listener in listeners.items():
-        event.listen(Engine, name, listener)
-    try:
-        with _following(recorder):
-            yield
-    finally:
-        for name, listener in listeners.items():
-            event.remove(Engine, name, listener)
-
-
-@contextmanager
-def _following(recorder: Recorder) -> Iterator[None]:
     configure = EnvironmentContext.configure
 
     @wraps(configure)
     def configure_followed(self: EnvironmentContext, *arguments: Any, **options: Any) -> None:
         configure(self, *arguments, **options)
-        _follow(recorder, self.get_context())
+        wrap_migrations(self.get_context(), recorder.follow)
 
+    for name, listener in listeners.items():
+        event.listen(Engine, name, listener)
     EnvironmentContext.configure = configure_followed  # type: ignore[method-assign]
     try:
         yield
     finally:
         EnvironmentContext.configure = configure  # type: ignore[method-assign]
-
-
-def _follow(recorder: Recorder, migration: MigrationContext) -> None:
-    def wrap(steps: Steps) -> Steps:
-        @wraps(steps)
-        def followed(heads: Any, context: Any) -> Iterator[Any]:
-            for step in steps(heads, context):
-                if isinstance(step, RevisionStep):
-                    recorder.begin(step)
-                yield step
-
-        return followed
-
-    wrap_migrations(migration, wrap)
+        for name, listener in listeners.items():
+            event.remove(Engine, name, listener)
 
 
 REASON = "a rehearsal on a clone"
@@ -291,7 +270,7 @@ def _teller() -> Tell:
 def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recorder) -> None:
     config = alembic_config(project, url)
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
-    gate_listener.set(_gate_teller(recorder.tell))
+    gate_listener.set(partial(_tell_gate, recorder.tell))
     with only_on(url), recording(recorder):
         if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
@@ -310,19 +289,11 @@ def _tell_prepared(job: Mapping[str, Any], url: URL, recorder: Recorder, after: 
         recorder.tell("prepared", after=after, found=found)
 
 
-def _gate_teller(tell: Tell) -> Any:
-    def report_gate(revision: str, report: Report) -> None:
-        for runbook, phase in report.phases():
-            failing = [verdict.check_id for verdict in phase.checks if verdict.closes]
-            tell(
-                "gate",
-                revision=revision,
-                gate=f"{runbook.name}/{phase.name}",
-                state=str(phase.gate),
-                failing=failing,
-            )
-
-    return report_gate
+def _tell_gate(tell: Tell, revision: str, report: Report) -> None:
+    for runbook, phase in report.phases():
+        failing = [verdict.check_id for verdict in phase.checks if verdict.closes]
+        gate = f"{runbook.name}/{phase.name}"
+        tell("gate", revision=revision, gate=gate, state=str(phase.gate), failing=failing)
 
 
 def _run_nothing(config: Config) -> None:
