@@ -24,8 +24,8 @@ from pipestate.database.embedded import embedded_binaries, embedded_server
 from pipestate.rehearse.clone import vacuum
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying.make import CloneBuilder, CopyOutput
+from pipestate.rehearse.copying.programs import Dump
 from pipestate.rehearse.copying.require import WantedClone
-from pipestate.rehearse.copying.schema import Dump
 
 VERSION = 18
 MOST = 1.2

@@ -39,7 +39,7 @@ from _common import execute, plain, upgrade
 from _results import keep
 from pipestate.database.embedded import embedded_server
 from pipestate.pipeline import finish_job
-from pipestate.schema import sites
+from pipestate.pipeline.schema import sites
 
 SITES = 1000
 LEAST = {"raw": 0.85, "three calls": 3.0}

@@ -15,7 +15,7 @@ from redis import Redis
 
 from faults.durable_redis import DurableRedis
 from pipestate.database.embedded import embedded_server
-from pipestate.rehearse.scratch_copy import PREFIX
+from pipestate.rehearse.blocking_reader import PREFIX
 from support.programs import run_program
 from support.servers import Database, Postgres, memory
 

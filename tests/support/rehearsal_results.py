@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from pipestate.rehearse.child_process import Statement
 from pipestate.rehearse.impact import TableImpact
-from pipestate.rehearse.trace import Statement
 
 
 def made_statement(sql: str) -> Statement:

@@ -20,9 +20,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from pipestate.config import parse_url
-from pipestate.database.connections import reader
+from pipestate.database.connections import engine_of, reader
 from pipestate.database.embedded import embedded_binaries, embedded_server
-from pipestate.database.engines import engine_of
 from pipestate.ledger.state import make_own
 from pipestate.pipeline.demo.stage import embedded_redis
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.engine import engine_of
-from pipestate.backfill.session import is_wrong_sql, reason
-from pipestate.backfill.source import Found, Key
+from pipestate.backfill.session import ENGINES, is_wrong_sql, reason
+from pipestate.backfill.source import Found, Key, extremes, read_row
 from pipestate.core.errors import ConfigError
+from pipestate.database.connections import choose
 from pipestate.ledger.backfills import latest_run
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Backfill
@@ -65,9 +65,6 @@ def fixed_or_adapted(size: int | None, *, largest: int = LARGEST) -> Pace:
 # Row counts and estimates of a backfill: before the first batch, within a batch, and after the last.
 
 
-AS_WRITTEN = {"no_parameters": True}
-
-
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Forecast of a run. `batches` is a minimum, unless the batch size is given.
@@ -89,10 +86,9 @@ class Forecast:
 
 def forecast(connection: Connection, found: Found, *, batch_size: int | None = None) -> Forecast:
     """Forecast a run: count for up to a second, else estimate; writes nothing."""
-    engine = engine_of(connection)
     require_ledger(connection)
     key = find_key(connection, found.backfill)
-    ends = engine.extremes(connection, key)
+    ends = extremes(connection, key)
     rows = rows_in(connection, key) if ends else 0
     latest = latest_run(connection, found.work)
     first, last = ends or (None, None)
@@ -113,7 +109,7 @@ def forecast(connection: Connection, found: Found, *, batch_size: int | None = N
 
 def find_key(connection: Connection, backfill: Backfill) -> Key:
     """Find the table and its key, and let the server plan the statement, so errors appear before the run."""
-    engine = engine_of(connection)
+    engine = choose(ENGINES, connection)
     key = engine.find_key(connection, backfill)
     try:
         engine.understand(connection, with_range(backfill.sql, backfill.dialect, "NULL", "NULL"))
@@ -140,17 +136,17 @@ def any_left(connection: Connection, backfill: Backfill) -> bool:
 
 def count_left(connection: Connection, backfill: Backfill, key: Key) -> int:
     """Count the rows that the statement would update, over all keys."""
-    return _number(connection, count_of(backfill, _left(backfill), key.row))
+    return int(read_row(connection, count_of(backfill, _left(backfill), key.row))[0])
 
 
 def count_within(connection: Connection, backfill: Backfill, key: Key, first: str, last: str) -> int:
     """Count the rows that the statement would update in one range."""
     ranged = with_range(matching(backfill), backfill.dialect, first, last)
-    return _number(connection, count_of(backfill, ranged, key.row))
+    return int(read_row(connection, count_of(backfill, ranged, key.row))[0])
 
 
 def rows_in(connection: Connection, key: Key) -> int:
-    return engine_of(connection).estimate(connection, f"SELECT 1 FROM {key.table}")
+    return choose(ENGINES, connection).estimate(connection, f"SELECT 1 FROM {key.table}")
 
 
 def count_or_estimate(
@@ -160,7 +156,7 @@ def count_or_estimate(
 
     The second value is True for a count. The planner's estimate is unreliable for columns without statistics.
     """
-    engine = engine_of(connection)
+    engine = choose(ENGINES, connection)
     counted = engine.count_quickly(connection, count_of(backfill, _left(backfill), key.row))
     if counted is not None:
         return counted, True
@@ -174,8 +170,4 @@ def _left(backfill: Backfill) -> str:
 
 
 def _any(connection: Connection, rows: str) -> bool:
-    return bool(_number(connection, f"SELECT EXISTS (SELECT 1 {rows}\n)"))
-
-
-def _number(connection: Connection, query: str) -> int:
-    return int(connection.exec_driver_sql(query, execution_options=AS_WRITTEN).scalar_one())
+    return bool(read_row(connection, f"SELECT EXISTS (SELECT 1 {rows}\n)")[0])

@@ -18,22 +18,30 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.backfill import forecast
-from pipestate.backfill.engine import BackfillEngine, engine_of
 from pipestate.backfill.forecast import fixed_or_adapted
-from pipestate.backfill.session import PAUSE_S, BackfillFailed, Hold, is_locked, reason, transaction, turn
-from pipestate.backfill.source import Found, Key, Range
+from pipestate.backfill.session import (
+    ENGINES,
+    PAUSE_S,
+    BackfillEngine,
+    BackfillFailed,
+    Hold,
+    is_locked,
+    reason,
+    transaction,
+    turn,
+)
+from pipestate.backfill.source import AS_WRITTEN, Found, Key, Range, next_range
 from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress as Tell
 from pipestate.core.progress import no_progress
 from pipestate.core.text import many
+from pipestate.database.connections import choose
 from pipestate.database.interrupt import telling
 from pipestate.ledger import backfills as ledger
 from pipestate.ledger.backfills import Progress, Work
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import with_range
-
-AS_WRITTEN = {"no_parameters": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class BackfillResult:
 
 def run(connection: Connection, found: Found, how: How, *, revision: str | None = None) -> BackfillResult:
     """Run a backfill on an autocommit connection; each batch begins its transaction explicitly."""
-    engine = engine_of(connection)
+    engine = choose(ENGINES, connection)
     require_ledger(connection)
     with transaction(connection, engine.begin_reading):
         key = forecast.find_key(connection, found.backfill)
@@ -174,9 +182,7 @@ class Run:
             began = time.monotonic()
             try:
                 with transaction(self.connection, self.engine.begin):
-                    ahead = self.engine.next_range(
-                        self.connection, self.key, self.progress.last_key, self.pace.size
-                    )
+                    ahead = next_range(self.connection, self.key, self.progress.last_key, self.pace.size)
                     if ahead is None:
                         return False
                     now, waited = self._update(ahead)

@@ -2,19 +2,17 @@
 
 import json
 import zlib
-from typing import Any
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.source import Key, Range
+from pipestate.backfill.source import Key, read_row
 from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
 from pipestate.database.drivers import sqlstate
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import names
 
-AS_WRITTEN = {"no_parameters": True}
 ADVISORY_CLASS = 1885958252  # "pipl": one class of advisory locks for all backfills
 LOCK_TIMEOUT_MS = 1_000
 COUNT_PATIENCE_MS = 1_000
@@ -32,17 +30,8 @@ SETTINGS = {
     "standard_conforming_strings": "on",
 }
 TYPES = (
-    "int2",
-    "int4",
-    "int8",
-    "numeric",
-    "uuid",
-    "text",
-    "varchar",
-    "bpchar",
-    "date",
-    "timestamp",
-    "timestamptz",
+    *("int2", "int4", "int8", "numeric", "uuid", "text", "varchar", "bpchar"),
+    *("date", "timestamp", "timestamptz"),
 )
 LOOK = text("""
 SELECT c.relkind::text AS kind, a.attname IS NOT NULL AS found, NOT a.attnotnull AS nullable,
@@ -126,8 +115,7 @@ def find_key(connection: Connection, backfill: Backfill) -> Key:
     table, column = backfill.table, names(backfill.key)[0]
     found = connection.execute(LOOK, {"table": table, "column": column}).first()
     if found is None or found.kind not in ("r", "p"):
-        what = "there is no table" if found is None else "is no table:"
-        said = f"{what} {table}" if found is None else f"{table} {what.removesuffix(':')}"
+        said = f"there is no table {table}" if found is None else f"{table} is no table"
         raise ConfigError(f"{backfill.block}: {said} in this database: migrate first, or correct `-- table:`")
     if not found.found:
         raise ConfigError(f"{backfill.block}: {table} has no column {column}: correct `-- key:`")
@@ -144,43 +132,24 @@ def find_key(connection: Connection, backfill: Backfill) -> Key:
     return Key(table, backfill.key, str(found.type), bool(found.nullable))
 
 
-def next_range(connection: Connection, key: Key, after: str | None, size: int) -> Range | None:
-    """Find the keys of the next batch along the index; None at the end."""
-    behind = "IS NOT NULL" if after is None else f"> {key.literal(after)}"
-    keys = _keys(key, behind)
-    first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} OFFSET {size - 1} LIMIT 1)")
-    if first is None or last is not None:
-        return None if first is None else Range(str(first), str(last), size, True)
-    rows = f"SELECT count(*) FROM {key.table} AS k WHERE k.{key.column} {behind}"
-    last, number = _row(connection, f"SELECT ({keys} DESC LIMIT 1), ({rows})")
-    return Range(str(first), str(last), int(number), False)
-
-
-def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
-    """Find the smallest and the largest key; None for an empty table."""
-    keys = _keys(key, "IS NOT NULL")
-    first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} DESC LIMIT 1)")
-    return None if first is None else (str(first), str(last))
-
-
 def understand(connection: Connection, update: str) -> None:
     """Let the planner check an UPDATE without running it; a faulty statement raises an error."""
-    _row(connection, f"EXPLAIN (FORMAT JSON) {update}")
+    read_row(connection, f"EXPLAIN (FORMAT JSON) {update}")
 
 
 def estimate(connection: Connection, query: str) -> int:
     """Return the planner's row estimate for a query, without running it."""
-    (plan,) = _row(connection, f"EXPLAIN (FORMAT JSON) {query}")
+    (plan,) = read_row(connection, f"EXPLAIN (FORMAT JSON) {query}")
     return int((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
 
 
 def count_quickly(connection: Connection, query: str) -> int | None:
     """Run a counting query for at most a second; None after the timeout."""
-    (before,) = _row(connection, "SELECT current_setting('statement_timeout')")
+    (before,) = read_row(connection, "SELECT current_setting('statement_timeout')")
     connection.exec_driver_sql("SAVEPOINT count_quickly")
     try:
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {COUNT_PATIENCE_MS}")
-        found = int(_row(connection, query)[0])
+        found = int(read_row(connection, query)[0])
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{before}'")
     except DBAPIError as error:
         if sqlstate(error) != CANCELLED:
@@ -192,7 +161,7 @@ def count_quickly(connection: Connection, query: str) -> int | None:
 
 def waited_for(connection: Connection) -> bool:
     """Check whether another session waits for the locks of this transaction."""
-    return bool(_row(connection, WAITED_FOR)[0])
+    return bool(read_row(connection, WAITED_FOR)[0])
 
 
 def blockers(connection: Connection, key: Key) -> str:
@@ -202,7 +171,7 @@ def blockers(connection: Connection, key: Key) -> str:
 
 def lag(connection: Connection) -> float:
     """Return the lag of the slowest replica in seconds; zero without replicas."""
-    seconds, hidden, _ = _row(connection, LAG)
+    seconds, hidden, _ = read_row(connection, LAG)
     if hidden:
         raise ConfigError(
             "--max-lag: this role may not see how far the replicas are behind: GRANT pg_monitor to it, or leave the "
@@ -216,16 +185,6 @@ def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
     return connection.execute(text(WRAPAROUND), {"table": key.table}).scalar()
 
 
-def _row(connection: Connection, statement: str) -> Any:
-    return connection.exec_driver_sql(statement, execution_options=AS_WRITTEN).one()
-
-
 def _lock(address: str) -> str:
     number = zlib.crc32(address.encode())
     return f"{ADVISORY_CLASS}, {number - (1 << 32) if number >= 1 << 31 else number}"
-
-
-def _keys(key: Key, condition: str) -> str:
-    """Build the query for sorted keys; the qualified name makes ORDER BY use the column, not its text."""
-    column = f"k.{key.column}"
-    return f"SELECT {column}::text FROM {key.table} AS k WHERE {column} {condition} ORDER BY {column}"

@@ -9,7 +9,7 @@ from pipestate.backfill.loop import How, run
 from pipestate.backfill.source import Found, find_backfill
 from pipestate.core.errors import PipestateError
 from pipestate.core.text import many
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.ledger.state import require_ledger
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, translate_errors, warn
@@ -25,9 +25,10 @@ def run_in_revision(name: str) -> None:
     A SQLite file has a single writer, so the backfill runs there as one statement.
     """
     with _translate_errors():
-        found = _find(name)
+        context = op.get_context()
+        found = find_backfill(name, runbooks_at(name, runbooks_of(context)), context.dialect.name)
         own = found.backfill
-        if engine_of(op.get_context()).IS_FILE:
+        if engine_of(context).IS_FILE:
             sql.emit(without_range(own.sql, own.dialect))
         elif sql.is_offline():
             sql.refuse_when(
@@ -37,12 +38,6 @@ def run_in_revision(name: str) -> None:
             )
         else:
             _run_online(found)
-
-
-def _find(name: str) -> Found:
-    context = op.get_context()
-    directory = runbooks_of(context)
-    return find_backfill(name, runbooks_at(name, directory), context.dialect.name)
 
 
 def _run_online(found: Found) -> None:

@@ -1,21 +1,44 @@
-"""Session of a backfill: transactions, locks, waits, and orders to pause, resume or change the batch size."""
+"""Session of a backfill: its engine, transactions, locks, waits, and orders to pause, resume or change the batch size."""
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Protocol
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.engine import BackfillEngine
+from pipestate.backfill import postgresql, sqlite
 from pipestate.backfill.source import Found, Key
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.drivers import message, sqlstate
 from pipestate.ledger.backfills import Orders, give_orders, latest_run, read_orders
 from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger
+from pipestate.runbook.model import Backfill
+
+
+class BackfillEngine(Protocol):
+    """Interface of each engine; the modules `postgresql` and `sqlite` document the functions."""
+
+    def begin(self, connection: Connection) -> None: ...
+    def begin_reading(self, connection: Connection) -> None: ...
+    def begin_end(self, connection: Connection) -> None: ...
+    def take_turn(self, connection: Connection, address: str) -> bool: ...
+    def give_turn(self, connection: Connection, address: str) -> None: ...
+    def find_key(self, connection: Connection, backfill: Backfill) -> Key: ...
+    def understand(self, connection: Connection, update: str) -> None: ...
+    def estimate(self, connection: Connection, query: str) -> int: ...
+    def count_quickly(self, connection: Connection, query: str) -> int | None: ...
+    def waited_for(self, connection: Connection) -> bool: ...
+    def blockers(self, connection: Connection, key: Key) -> str: ...
+    def lag(self, connection: Connection) -> float: ...
+    def wraparound_vacuum(self, connection: Connection, key: Key) -> str | None: ...
+
+
+ENGINES: Mapping[str, BackfillEngine] = {"postgresql": postgresql, "sqlite": sqlite}
 
 
 def order(

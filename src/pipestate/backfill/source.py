@@ -4,6 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection
 
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.backfills import Work
@@ -12,13 +15,14 @@ from pipestate.runbook.model import Backfill, Phase, Runbook
 from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
+AS_WRITTEN = {"no_parameters": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """A table and its key in SQL notation; `type` is the column type, empty on SQLite.
 
-    `row` lists the columns that identify a row, because the key may repeat.
+    `row` lists the columns that identify a row, because the key may repeat. `text` is the expression of a key as text.
     """
 
     table: str
@@ -26,6 +30,7 @@ class Key:
     type: str = ""
     nullable: bool = False
     row: tuple[str, ...] = ("tableoid", "ctid")
+    text: str = "{column}::text"
 
     def literal(self, text: str) -> str:
         """Render a key as an SQL literal from the ledger's text.
@@ -47,6 +52,36 @@ class Range:
     last: str
     rows: int
     full: bool
+
+
+def next_range(connection: Connection, key: Key, after: str | None, size: int) -> Range | None:
+    """Find the keys of the next batch along the index; None at the end."""
+    behind = "IS NOT NULL" if after is None else f"> {key.literal(after)}"
+    keys = _keys(key, behind)
+    first, last = read_row(connection, f"SELECT ({keys} LIMIT 1), ({keys} LIMIT 1 OFFSET {size - 1})")
+    if first is None or last is not None:
+        return None if first is None else Range(str(first), str(last), size, True)
+    rows = f"SELECT count(*) FROM {key.table} AS k WHERE k.{key.column} {behind}"
+    last, number = read_row(connection, f"SELECT ({keys} DESC LIMIT 1), ({rows})")
+    return Range(str(first), str(last), int(number), False)
+
+
+def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
+    """Find the smallest and the largest key; None for an empty table."""
+    keys = _keys(key, "IS NOT NULL")
+    first, last = read_row(connection, f"SELECT ({keys} LIMIT 1), ({keys} DESC LIMIT 1)")
+    return None if first is None else (str(first), str(last))
+
+
+def read_row(connection: Connection, statement: str) -> Any:
+    return connection.exec_driver_sql(statement, execution_options=AS_WRITTEN).one()
+
+
+def _keys(key: Key, condition: str) -> str:
+    """Build the query for sorted keys; the qualified name makes ORDER BY use the column, not its text."""
+    column = f"k.{key.column}"
+    shown = key.text.format(column=column)
+    return f"SELECT {shown} FROM {key.table} AS k WHERE {column} {condition} ORDER BY {column}"
 
 
 # Backfills of a project's runbooks, by name: `orders/state`, or `state` if only one runbook has it.
@@ -97,7 +132,8 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
         for phase in runbook.phases:
             for backfill in phase.backfills_for(dialect):
                 if f"{runbook.name}/{backfill.id}" == named[0]:
-                    return Found(runbook, phase, _as_read_by(backfill, dialect))
+                    sql = as_read_by(dialect, backfill.sql)
+                    return Found(runbook, phase, replace(backfill, sql=sql, dialect=dialect))
     raise ConfigError(
         f"{named[0]} is for PostgreSQL alone: its page says that {dialect} cannot hold this state"
     )
@@ -128,7 +164,3 @@ def require_phase(found: Found, position: Position) -> None:
             f"{found.address} belongs to phase {phase.name}, which ended with revision {phase.until}, and the "
             f"database is at {at}: there is nothing to fill any more"
         )
-
-
-def _as_read_by(backfill: Backfill, dialect: str) -> Backfill:
-    return replace(backfill, sql=as_read_by(dialect, backfill.sql), dialect=dialect)

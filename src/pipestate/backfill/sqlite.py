@@ -5,12 +5,10 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.source import Key, Range
+from pipestate.backfill.source import AS_WRITTEN, Key, read_row
 from pipestate.core.errors import ConfigError
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import names
-
-AS_WRITTEN = {"no_parameters": True}
 
 
 def begin(connection: Connection) -> None:
@@ -57,31 +55,8 @@ def find_key(connection: Connection, backfill: Backfill) -> Key:
             f"{backfill.block}: {column} of {backfill.table} has no index to walk along: name the primary key, or "
             f"CREATE INDEX first"
         )
-    return Key(
-        backfill.table,
-        backfill.key,
-        nullable=not not_null,
-        row=_identity(connection, backfill.table, columns),
-    )
-
-
-def next_range(connection: Connection, key: Key, after: str | None, size: int) -> Range | None:
-    """Find the keys of the next batch along the index; None at the end."""
-    behind = "IS NOT NULL" if after is None else f"> {key.literal(after)}"
-    keys = _keys(key, behind)
-    first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} LIMIT 1 OFFSET {size - 1})")
-    if first is None or last is not None:
-        return None if first is None else Range(str(first), str(last), size, True)
-    rows = f"SELECT count(*) FROM {key.table} AS k WHERE k.{key.column} {behind}"
-    last, number = _row(connection, f"SELECT ({keys} DESC LIMIT 1), ({rows})")
-    return Range(str(first), str(last), int(number), False)
-
-
-def extremes(connection: Connection, key: Key) -> tuple[str, str] | None:
-    """Find the smallest and the largest key; None for an empty table."""
-    keys = _keys(key, "IS NOT NULL")
-    first, last = _row(connection, f"SELECT ({keys} LIMIT 1), ({keys} DESC LIMIT 1)")
-    return None if first is None else (str(first), str(last))
+    row = _identity(connection, backfill.table, columns)
+    return Key(backfill.table, backfill.key, nullable=not not_null, row=row, text="quote({column})")
 
 
 def understand(connection: Connection, update: str) -> None:
@@ -95,12 +70,12 @@ def understand(connection: Connection, update: str) -> None:
 
 def estimate(connection: Connection, query: str) -> int:
     """Return a count, because SQLite has no estimates."""
-    return int(_row(connection, f"SELECT count(*) FROM (\n{query}\n)")[0])
+    return int(read_row(connection, f"SELECT count(*) FROM (\n{query}\n)")[0])
 
 
 def count_quickly(connection: Connection, query: str) -> int | None:
     """Count with unlimited time, because SQLite has no estimates."""
-    return int(_row(connection, query)[0])
+    return int(read_row(connection, query)[0])
 
 
 def waited_for(connection: Connection) -> bool:
@@ -126,8 +101,7 @@ def _identity(connection: Connection, table: str, columns: dict[str, Any]) -> tu
     try:
         connection.exec_driver_sql(f"SELECT rowid FROM {table} LIMIT 0")
     except DBAPIError:
-        parts = [f'"{row[0]}"' for row in columns.values() if row[1]]
-        return tuple(parts)
+        return tuple(f'"{row[0]}"' for row in columns.values() if row[1])
     return ("rowid",)
 
 
@@ -137,13 +111,3 @@ def _is_indexed(connection: Connection, table: str, column: str) -> bool:
         "WHERE l.partial = 0 AND i.seqno = 0 AND lower(i.name) = ?"
     )
     return connection.exec_driver_sql(query, (table, column.lower())).first() is not None
-
-
-def _row(connection: Connection, statement: str) -> Any:
-    return connection.exec_driver_sql(statement, execution_options=AS_WRITTEN).one()
-
-
-def _keys(key: Key, condition: str) -> str:
-    """Build the query for sorted keys; the qualified name makes ORDER BY use the column, not its text."""
-    column = f"k.{key.column}"
-    return f"SELECT quote({column}) FROM {key.table} AS k WHERE {column} {condition} ORDER BY {column}"

@@ -189,7 +189,7 @@ def eject(
 
 def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], bool]":
     """Draft the files without pipestate, and tell whether the database has a ledger."""
-    from pipestate.database.engines import engine_of
+    from pipestate.database.connections import engine_of
     from pipestate.ledger.state import look
     from pipestate.migration.purge import known_columns, require_nothing_hidden
     from pipestate.project.scaffold.eject import draft_eject
@@ -212,7 +212,7 @@ def counts_statements(project: Project) -> bool | None:
     """Tell whether the database has pg_stat_statements; None if PostgreSQL is unreachable or another engine is used."""
     from pipestate.core.errors import PipestateError
     from pipestate.database import connections as db
-    from pipestate.database.engines import engine_of
+    from pipestate.database.connections import engine_of
     from pipestate.database.urls import known_url
     from pipestate.ledger.statements import find_source
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipestate.ledger.history import Entry, Wanted
     from pipestate.ledger.prune import Old
     from pipestate.ledger.soft_drops import SoftDropped
-    from pipestate.probes.configured import Probed
+    from pipestate.probes import Probed
 
 app = typer.Typer(help="Install the ledger, and keep it small.", no_args_is_help=True)
 
@@ -45,8 +45,8 @@ def attest(
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
     from pipestate.database import connections as db
-    from pipestate.ledger.signoffs import attest as write
-    from pipestate.ledger.signoffs import find_signoff
+    from pipestate.ledger.record import attest as write
+    from pipestate.ledger.record import find_signoff
     from pipestate.project.phases import load_runbooks
 
     books = load_runbooks(to.project, name, below=2)
@@ -73,8 +73,8 @@ def observe(
     Example: pipestate observe --set open_tickets=12
     """
     from pipestate.database import connections as db
-    from pipestate.ledger import signoffs as book
-    from pipestate.probes.configured import Probed, reads_statements, run_probes, run_statements_probe
+    from pipestate.ledger import record as book
+    from pipestate.probes import Probed, reads_statements, run_probes, run_statements_probe
 
     given = dict(book.parse_fact(fact) for fact in facts or [])
     probed = [*run_probes(to.project), Probed("command line", given)]
@@ -142,7 +142,7 @@ def history(
 
 def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list[str]) -> "Wanted":
     """Combine the filters of the history."""
-    from pipestate.core.durations import parse_since
+    from pipestate.core.text import parse_since
     from pipestate.ledger.history import Wanted
 
     after = parse_since(since, now=datetime.now(UTC)) if since else None
@@ -174,7 +174,7 @@ def purge(
 
     Example: pipestate purge --older-than 30d
     """
-    from pipestate.core.durations import parse_age
+    from pipestate.core.text import parse_age
     from pipestate.database import connections as db
     from pipestate.migration import purge as archive
 
@@ -249,7 +249,7 @@ def prune(
 
     Example: pipestate ledger prune --older-than 1y
     """
-    from pipestate.core.durations import parse_age
+    from pipestate.core.text import parse_age
     from pipestate.database import connections as db
     from pipestate.ledger import prune as library
 
@@ -277,7 +277,7 @@ def show_old(found: "list[Old]", older_than: str) -> None:
 
 def refuse_nothing(probed: "list[Probed]") -> None:
     """Raise if both observations and errors are absent."""
-    from pipestate.probes.configured import SECTION
+    from pipestate.probes import SECTION
 
     if any(each.facts or each.error for each in probed):
         return

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.core.paths import replace_text
-from pipestate.core.text import json_text, print_lines
+from pipestate.core.text import json_text, print_lines, replace_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,9 +16,9 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.text import plain_lines
 
 if TYPE_CHECKING:
+    from pipestate.rehearse.child_process import Begun
     from pipestate.rehearse.compat import Compat
     from pipestate.rehearse.impact import Rehearsal
-    from pipestate.rehearse.trace import Begun
 
 WIDEST = 100
 To = Annotated[

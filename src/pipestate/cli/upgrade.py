@@ -82,7 +82,7 @@ def ready(
 
     Example: pipestate ready --wait 5m
     """
-    from pipestate.core.durations import parse_age
+    from pipestate.core.text import parse_age
     from pipestate.project.ready import read_readiness, wait_until_ready
 
     patience = parse_age(wait, option="--wait", units="dhms").total_seconds() if wait is not None else 0.0

@@ -1,7 +1,8 @@
 """Escape external text (data, notes, names, errors) for its output format.
 
 All displayed text passes one of these functions. Control characters and line breaks become visible escapes.
-Syntax of the output format (a workflow command, Markdown, XML) is escaped.
+Syntax of the output format (a workflow command, Markdown, XML) is escaped. Numbers, paths, and ages as people type
+them are here, too.
 """
 
 import os
@@ -10,7 +11,11 @@ import shutil
 import textwrap
 import unicodedata
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TextIO
+
+from pipestate.core.errors import ConfigError
 
 # Characters that change the display of others are as hostile as control characters.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -217,3 +222,93 @@ def folded(line: str, width: int) -> str:
             drop_whitespace=True,
         )
     )
+
+
+def from_here(path: Path) -> Path:
+    """Return the path relative to the current directory, for messages and reports."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+
+
+def shorter_path(path: str) -> str:
+    """Return the relative path if it is shorter."""
+    if not Path(path).is_absolute():
+        return path
+    return min(path, os.path.relpath(path), key=len)
+
+
+def place(source: str) -> str:
+    """Write a `path:line` with the shorter path.
+
+    >>> place("runbooks/orders.md:15"), place("/elsewhere/orders.md:15")
+    ('runbooks/orders.md:15', '/elsewhere/orders.md:15')
+    """
+    path, _, line = source.rpartition(":")
+    return plain(f"{shorter_path(path)}:{line}" if path else source)
+
+
+def replace_text(path: Path, text: str, *, encoding: str = "utf-8") -> None:
+    """Replace a file atomically: a reader sees either the old text or the new one.
+
+    The new file is written beside the old one, with another suffix, so that searches by suffix skip it.
+    Pipes and devices such as /dev/stdout are written directly.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding=encoding)
+        return
+    target = path.resolve()  # keep a symbolic link
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("w", encoding=encoding) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+UNITS = {
+    "y": timedelta(days=365),
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+}
+_NO_MOMENT = "--since {text}: write an age such as 7d, or a date such as 2026-01-20"
+
+
+def parse_age(text: str, *, option: str = "--older-than", units: str = "dhm") -> timedelta:
+    """Read an age in one of the units.
+
+    >>> parse_age("30d")
+    datetime.timedelta(days=30)
+    """
+    found = re.fullmatch(rf"([0-9]{{1,6}})([{units}])", text.strip())
+    if found is None:
+        examples = {"y": "1y", "w": "6w", "d": "30d", "h": "12h", "m": "45m", "s": "30s"}
+        *first, last = (examples[unit] for unit in units)
+        raise ConfigError(f"{option} {text}: write {', '.join(first)} or {last}")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def parse_since(text: str, *, now: datetime) -> datetime:
+    """Read an age, a date or a time; UTC is the default zone.
+
+    >>> parse_since("2026-01-20", now=datetime.now(UTC)).isoformat()
+    '2026-01-20T00:00:00+00:00'
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except ValueError:
+        pass
+    except OverflowError as error:
+        raise ConfigError(_NO_MOMENT.format(text=text)) from error
+    try:
+        return now - parse_age(text, option="--since", units="ywdhm")
+    except (ConfigError, OverflowError) as error:
+        raise ConfigError(_NO_MOMENT.format(text=text)) from error

@@ -1,28 +1,117 @@
-"""Connections: a read-only reader for any SQL, and a writer for the ledger."""
+"""Connections: a read-only reader for any SQL, a writer for the ledger, and the choice of an engine.
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+`choose` selects the implementation that is registered under the name of a dialect. The modules `postgresql` and
+`sqlite` have the same names; mypy compares them with `Engine`.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, event
+import sqlalchemy as sa
+from sqlalchemy import URL, Connection, event
 from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 
-from pipestate.core.errors import Unreachable
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.database import postgresql, sqlite
 from pipestate.database.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes
-from pipestate.database.engines import engine_of
 from pipestate.database.interrupt import telling
 from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
 
+T = TypeVar("T")
+
+
+class OfDialect(Protocol):
+    """A connection, an engine of SQLAlchemy, or Alembic's context."""
+
+    @property
+    def dialect(self) -> Any: ...
+
+
+class Addressed(Protocol):
+    """A URL."""
+
+    def get_backend_name(self) -> str: ...
+
+
+OfEngine = OfDialect | Addressed | str
+
+
+def choose(implementations: Mapping[str, T], on: OfEngine) -> T:
+    """Select the implementation for an engine; raise a readable error if there is none."""
+    name = name_of(on)
+    if name not in implementations:
+        raise ConfigError(f"pipestate works with PostgreSQL and SQLite, not with {name}")
+    return implementations[name]
+
+
+def name_of(on: OfEngine) -> str:
+    """Return the name of the engine of a connection, a context or a URL.
+
+    >>> name_of("sqlite")
+    'sqlite'
+    """
+    if isinstance(on, str):
+        return on
+    if (backend := getattr(on, "get_backend_name", None)) is not None:
+        return str(backend())
+    return str(on.dialect.name)  # type: ignore[union-attr]
+
+
+# Properties of an engine that other packages need, and the start of a connection.
+#
+# `pipestate.database.postgresql` and `pipestate.database.sqlite` have the same names; mypy compares them with `Engine`.
+
+
+class Engine(Protocol):
+    """Interface of an engine; the modules of the engines document the functions.
+
+    `IS_FILE`: the database is a file with one writer, without server or sessions.
+    `HAS_ROLES`: tables and functions belong to roles, possibly to other roles.
+    `HAS_SETTINGS`: SQL can set a value until the end of the transaction.
+    """
+
+    IS_FILE: bool
+    HAS_ROLES: bool
+    HAS_SETTINGS: bool
+
+    def create_engine(self, url: sa.URL, *, readonly: bool) -> sa.Engine: ...
+    def begin_reading(
+        self, connection: sa.Connection, *, snapshot: str | None, path: Sequence[str]
+    ) -> sa.Connection: ...
+    def begin_writing(self, connection: sa.Connection) -> None: ...
+    def look(self, connection: sa.Connection) -> AbstractContextManager[None]: ...
+    def server_version(self, connection: sa.Connection) -> str: ...
+    def database_name(self, url: sa.URL) -> str | None: ...
+    def address(self, url: sa.URL) -> tuple[object, ...]: ...
+
+
+ENGINES: Mapping[str, Engine] = {"postgresql": postgresql, "sqlite": sqlite}
+
+
+def engine_of(on: OfEngine) -> Engine:
+    """Select the engine of a connection, Alembic's context, a URL or a dialect name."""
+    return choose(ENGINES, on)
+
+
 CONFLICT = "conflict with recovery"  # a lost connection has no SQLSTATE, only this text
 
+# An advisory lock belongs to one database: a session that sees it is connected to the same one.
+SEES_LOCK = sa.text(
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database "
+    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
+    "AND d.datname = pg_catalog.current_database())"
+)
 _MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
 @contextmanager
 def reader(
-    url: URL, *, snapshot: str | None = None, path: Sequence[str] = (), engine: Engine | None = None
+    url: URL, *, snapshot: str | None = None, path: Sequence[str] = (), engine: sa.Engine | None = None
 ) -> Iterator[Connection]:
     """Connect inside one read-only transaction that sees one snapshot.
 
@@ -39,7 +128,7 @@ def reader(
 
 
 @contextmanager
-def _connected(url: URL, engine: Engine) -> Iterator[Connection]:
+def _connected(url: URL, engine: sa.Engine) -> Iterator[Connection]:
     """Connect to this database; a shared engine reads the target from a context variable."""
     meant = _MEANT.set(url)
     try:
@@ -59,12 +148,12 @@ def writer(url: URL) -> Iterator[Connection]:
         yield connection
 
 
-def engine_for(url: URL, *, readonly: bool = False) -> Engine:
+def engine_for(url: URL, *, readonly: bool = False) -> sa.Engine:
     """Create an engine without a pool: a command connects once."""
     return engine_of(url).create_engine(url, readonly=readonly)
 
 
-def shared_engine() -> Engine:
+def shared_engine() -> sa.Engine:
     """Create one engine for many PostgreSQL databases; `reader` names the URL of each.
 
     Separate engines would query the setup of each server and compile every statement again.
@@ -78,6 +167,30 @@ def _connect_to_meant(dialect: Any, _record: object, _arguments: object, _option
     """Connect to the current target instead of the engine's URL."""
     arguments, options = dialect.create_connect_args(_MEANT.get())
     return dialect.connect(*arguments, **(options | CONNECT_ARGUMENTS))
+
+
+def is_same(connection: Connection, url: URL) -> bool:
+    """Tell whether a connection is to this database, whichever URL it uses."""
+    return name_of(connection) == name_of(url) and choose(IS_SAME, url)(connection, url)
+
+
+def _sees_lock(connection: Connection, url: URL) -> bool:
+    """Tell whether a connection sees an advisory lock that is held in this database."""
+    key = {"high": secrets.randbits(31), "low": secrets.randbits(31)}
+    with writer(url) as ours:
+        ours.execute(sa.text("SELECT pg_advisory_xact_lock(:high, :low)"), key)
+        return bool(connection.execute(SEES_LOCK, key).scalar())
+
+
+def _is_file(connection: Connection, url: URL) -> bool:
+    """Tell whether a connection is to this file, in any spelling of its path."""
+    files = {name: file for _, name, file in connection.exec_driver_sql("PRAGMA database_list")}
+    named = "" if url.database in (None, "", ":memory:") else str(url.database)
+    here = str(files.get("main") or "")
+    return named == here or (bool(named and here) and Path(named).resolve() == Path(here).resolve())
+
+
+IS_SAME = {"postgresql": _sees_lock, "sqlite": _is_file}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.database.urls import shown, without_secrets
 from pipestate.fleet.list import Tenant, Unlisted
 from pipestate.ledger.drift import Drift, edited_files, read_drift

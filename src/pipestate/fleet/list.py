@@ -20,7 +20,7 @@ from sqlalchemy import URL
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.database.interrupt import Interrupted
 from pipestate.database.urls import parse_url, shown, without_secrets
 from pipestate.fleet.survey import survey
@@ -79,7 +79,7 @@ def _parse(line: str, source: str) -> Line:
         raise ConfigError(
             f"{source}: not a line of a list: write URL, or NAME = URL, or URL databases: SELECT ..., or URL schemas: SELECT ..."
         )
-    from pipestate.database.engines import engine_of
+    from pipestate.database.connections import engine_of
 
     url = parse_url(found["url"], source=source)
     if not found["each"]:

@@ -29,7 +29,7 @@ from pipestate.fleet.run import Fleet, OnAnswer, Tally, Wave
 from pipestate.fleet.survey import survey
 from pipestate.fleet.waves import Shard, cut
 from pipestate.fleet.worker_process import Workers
-from pipestate.ledger.drift import record_schema
+from pipestate.ledger.record import record_schema
 from pipestate.ledger.state import look
 from pipestate.project.find import Project
 from pipestate.project.graph import find_targets

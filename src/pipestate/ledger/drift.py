@@ -1,38 +1,70 @@
-"""Drift: differences between a database, its schema record, and the revision files that were applied."""
+"""Drift: differences between a database, its schema record, and the revision files that were applied.
+
+One query for each engine reads the definitions of a database's objects. The ledger records a digest of each, and its
+view `drift` compares them. Rehearsals compare the definitions before and after.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy import Connection, select
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.core.paths import from_here
-from pipestate.database.engines import choose, engine_of
-from pipestate.database.schema_digest import named
-from pipestate.ledger.functions import require_functions
-from pipestate.ledger.history import in_utc
-from pipestate.ledger.record import who
+from pipestate.core.text import from_here
+from pipestate.database.connections import choose
 from pipestate.ledger.state import find_foreign_owner, has_ledger, look, require_trusted
-from pipestate.ledger.tables import ledger_on, qualified
+from pipestate.ledger.tables import in_utc, ledger_on, qualified
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_revision
-from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.read import read
+
+AS_WRITTEN = {"no_parameters": True}
+HERE = Path(__file__).parent
+# On PostgreSQL the query is the body of a ledger function; a rehearsal works without a ledger.
+FILES = {
+    "postgresql": HERE.parent / "migration" / "server" / "schema_digest.sql",
+    "sqlite": HERE / "schema_digest.sqlite.sql",
+}
+BODY = "$definitions$"
+
+
+@cache
+def definitions_query(dialect: str) -> str:
+    """Read the query for `schema, kind, name, definition, rights, left_out`, one row per object."""
+    text = choose(FILES, dialect).read_text(encoding="utf-8")
+    return text.split(BODY)[1] if BODY in text else text
+
+
+def read_definitions(connection: Connection) -> dict[str, str]:
+    """Read the definition of every object by its name, with its owner and rights."""
+    found = connection.exec_driver_sql(
+        definitions_query(connection.dialect.name), execution_options=AS_WRITTEN
+    )
+    return {
+        f"{kind} {named(schema, name)}": ", ".join(part for part in (rights, definition) if part)
+        for schema, kind, name, definition, rights, _ in found
+    }
+
+
+def named(schema: str, name: str) -> str:
+    """Qualify an object's name with its schema, except public.
+
+    >>> named("public", "orders"), named("sales", "orders"), named("", "sales")
+    ('orders', 'sales.orders', 'sales')
+    """
+    return name if schema in ("", "public") else f"{schema}.{name}"
+
 
 MOST_NAMED = 3  # names per sentence
 NO_RECORD = (
     "this database has no record of its schema: install the ledger (pipestate ledger install), and put guard(context) "
     "into env.py; the next upgrade records it"
 )
-_RECORD = {
-    "postgresql": "CALL pipestate.record_schema(:revision, :actor)",
-    "sqlite": """INSERT INTO pipestate_schema_record (revision, actor, method, objects)
-        SELECT :revision, :actor, (SELECT method FROM pipestate_schema_method),
-               (SELECT json_group_array(json_array(o.schema, o.kind, o.name, o.digest)) FROM pipestate_schema_objects o)""",
-}
 TIMEOUT_S = 10.0
 MOST = 100_000
 
@@ -68,32 +100,6 @@ class Drift:
         more = len(self.differences) - MOST_NAMED
         shown = ", ".join(str(each) for each in self.differences[:MOST_NAMED])
         return f"schema differs from its record: {shown}" + (f" and {more} more" if more > 0 else "")
-
-
-def record_schema(connection: Connection, revision: str | None) -> None:
-    """Record the current schema; PostgreSQL skips a record that equals the last one."""
-    if engine_of(connection).HAS_ROLES:
-        require_functions(connection)
-    statement = text(choose(_RECORD, connection)).bindparams(bindparam("revision"), bindparam("actor"))
-    connection.execute(statement, {"revision": revision, "actor": who()})
-
-
-def script_record(revision: str | None) -> str:
-    """Render the statement that records the schema at the end of a psql script, if the ledger exists.
-
-    The revisions are already applied, so a failure is a warning, as in an online run.
-    """
-    literal = "NULL" if revision is None else "'" + revision.replace("'", "''") + "'"
-    actor = "'" + who().replace("'", "''") + "'"
-    return f"""DO $record$
-BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    {foreign_owner_query()}) THEN
-    CALL pipestate.record_schema({literal}, {actor});
-  END IF;
-EXCEPTION WHEN OTHERS THEN
-  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
-END $record$;"""
 
 
 def read_drift(connection: Connection, *, schema: str | None = None) -> Drift | None:

@@ -51,27 +51,19 @@ def routines() -> tuple[Routine, ...]:
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".sql"):
             text = file.read_text(encoding="utf-8")
-            found += [_routine(match, file.name) for match in _ROUTINE.finditer(text)]
+            for match in _ROUTINE.finditer(text):
+                settings = [f"{name}={value}" for name, value in _SETTING.findall(match["head"])]
+                written = ",".join(f'"{each}"' if " " in each else each for each in settings)
+                body = sha256(match["body"].encode()).hexdigest()
+                facts = [match["name"], "f", *([f"{{{written}}}"] if settings else []), body]
+                found.append(Routine(match["name"], match[0], " ".join(facts), file.name))
     return tuple(found)
-
-
-def _routine(match: re.Match[str], file: str) -> Routine:
-    settings = [f"{name}={value}" for name, value in _SETTING.findall(match["head"])]
-    written = ",".join(f'"{each}"' if " " in each else each for each in settings)
-    config = f"{{{written}}}" if settings else None
-    body = sha256(match["body"].encode()).hexdigest()
-    facts = " ".join(part for part in (match["name"], "f", config, body) if part)
-    return Routine(match["name"], match[0], facts, file)
 
 
 def body_of(name: str) -> str:
     """Return the quoted body of a routine; for an SQL function this is a query."""
-    (found,) = (
-        match
-        for routine in routines()
-        if routine.name == name
-        for match in [_ROUTINE.match(routine.statement)]
-    )
+    (statement,) = (routine.statement for routine in routines() if routine.name == name)
+    found = _ROUTINE.match(statement)
     assert found is not None
     return found["body"].strip()
 

@@ -1,6 +1,6 @@
 """History, newest first: runs, sign-offs, observations, backfills, rehearsals, and entries of plugins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.core.text import many
 from pipestate.ledger.record import COMPAT, REHEARSE, Event
 from pipestate.ledger.state import require_ledger
-from pipestate.ledger.tables import Ledger, ledger_on
+from pipestate.ledger.tables import in_utc, ledger_on
 
 if TYPE_CHECKING:
     from pipestate.core.plugins import Plugin
@@ -96,86 +96,61 @@ def history(connection: Connection, wanted: Wanted, *, others: Sequence[Source] 
     return Lines(tuple(lines[: wanted.limit]), tuple(errors))
 
 
-def in_utc(moment: datetime) -> datetime:
-    """Add the UTC zone to a time from SQLite, which stores none."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+def _source(
+    table: str,
+    at: str,
+    kinds: Mapping[str, str],
+    what: Callable[[Any], str],
+    *,
+    column: str | None = None,
+    person: str = "actor",
+) -> Source:
+    """Build the source of a ledger table. `kinds` maps the values of `column` to kinds of history lines."""
 
+    def read(connection: Connection, wanted: Wanted) -> list[Entry]:
+        own: Table = getattr(ledger_on(connection.dialect.name), table)
+        query = wanted.newest(own, own.c[at])
+        if wanted.runbook is not None:
+            if "runbook" not in own.c:
+                return []
+            query = query.where(own.c.runbook == wanted.runbook)
+        if column is not None:
+            query = query.where(own.c[column].in_([each for each in kinds if wanted.any_of(kinds[each])]))
+        found = ((row, row._mapping) for row in connection.execute(query))
+        return [
+            Entry(
+                in_utc(values[at]),
+                row.id,
+                kinds[values[column] if column else ""],
+                values[person],
+                what(row),
+                row.revision,
+                values.get("role"),
+            )
+            for row, values in found
+        ]
 
-def _runs(connection: Connection, wanted: Wanted) -> list[Entry]:
-    run = _ledger(connection).run
-    query = wanted.newest(run, run.c.recorded_at)
-    if wanted.runbook is not None:
-        query = query.where(run.c.runbook == wanted.runbook)
-    if wanted.kinds:
-        query = query.where(run.c.event.in_(wanted.kinds))
-    return [
-        Entry(in_utc(row.recorded_at), row.id, row.event, row.actor, _what_ran(row), row.revision, row.role)
-        for row in connection.execute(query)
-    ]
+    return Source(tuple(kinds.values()), read)
 
 
 def _what_ran(row: Any) -> str:
     phase = f"{row.runbook}/{row.phase} {row.gate}" if row.runbook else None
     took = f"{row.duration_ms / 1000:.1f} s" if row.duration_ms is not None and phase is None else None
-    dropped = ", ".join(_dropped(each) for each in row.dropped or ())
+    dropped = ", ".join(
+        f"{each.get('kind', '')} {each.get('name', '')}".strip() for each in row.dropped or ()
+    )
     title = row.title.rstrip(".") if row.title else None
     parts = (phase, title, f"dropped {dropped}" if dropped else None, row.reason)
     said = ": ".join(part for part in parts if part)
     return f"{said} ({took})" if said and took else said or took or row.revision or ""
 
 
-def _dropped(thing: Any) -> str:
-    """Name a dropped object from its `kind` and `name`."""
-    return (
-        f"{thing.get('kind', '')} {thing.get('name', '')}".strip() if isinstance(thing, dict) else str(thing)
-    )
+def _what_was_signed(row: Any) -> str:
+    return f"{row.runbook}/{row.phase}/{row.name}" + (f": {row.note}" if row.note else "")
 
 
-def _signoffs(connection: Connection, wanted: Wanted) -> list[Entry]:
-    word = _ledger(connection).attestation
-    query = wanted.newest(word, word.c.signed_at)
-    if wanted.runbook is not None:
-        query = query.where(word.c.runbook == wanted.runbook)
-    return [
-        Entry(
-            in_utc(row.signed_at),
-            row.id,
-            SIGN_OFF,
-            row.person,
-            f"{row.runbook}/{row.phase}/{row.name}" + (f": {row.note}" if row.note else ""),
-            row.revision,
-        )
-        for row in connection.execute(query)
-    ]
-
-
-def _observations(connection: Connection, wanted: Wanted) -> list[Entry]:
-    if wanted.runbook is not None:
-        return []
-    fact = _ledger(connection).observation
-    return [
-        Entry(
-            in_utc(row.observed_at),
-            row.id,
-            OBSERVATION,
-            row.actor,
-            f"{row.name} = {row.value:.15g}: {row.source}",
-            row.revision,
-        )
-        for row in connection.execute(wanted.newest(fact, fact.c.observed_at))
-    ]
-
-
-def _backfills(connection: Connection, wanted: Wanted) -> list[Entry]:
-    """Read backfill runs, dated by their last batch."""
-    run = _ledger(connection).backfill_progress
-    query = wanted.newest(run, run.c.updated_at)
-    if wanted.runbook is not None:
-        query = query.where(run.c.runbook == wanted.runbook)
-    return [
-        Entry(in_utc(row.updated_at), row.id, BACKFILL, row.actor, _what_was_filled(row), row.revision)
-        for row in connection.execute(query)
-    ]
+def _what_was_observed(row: Any) -> str:
+    return f"{row.name} = {row.value:.15g}: {row.source}"
 
 
 def _what_was_filled(row: Any) -> str:
@@ -185,23 +160,8 @@ def _what_was_filled(row: Any) -> str:
     return f"{row.runbook}/{row.name} {state}: {row.rows_updated:,} rows of {row.table_name}"
 
 
-def _rehearsals(connection: Connection, wanted: Wanted) -> list[Entry]:
-    if wanted.runbook is not None:
-        return []
-    table = _ledger(connection).rehearsal
-    kinds = [kind for kind, named in REHEARSALS.items() if wanted.any_of(named)]
-    query = wanted.newest(table, table.c.rehearsed_at).where(table.c.kind.in_(kinds))
-    return [
-        Entry(
-            in_utc(row.rehearsed_at),
-            row.id,
-            REHEARSALS[row.kind],
-            row.actor,
-            f"{', '.join(row.files)}: {_what_was_found(row)} on {row.clone}",
-            row.revision,
-        )
-        for row in connection.execute(query)
-    ]
+def _what_was_rehearsed(row: Any) -> str:
+    return f"{', '.join(row.files)}: {_what_was_found(row)} on {row.clone}"
 
 
 def _what_was_found(row: Any) -> str:
@@ -215,16 +175,13 @@ def _what_was_found(row: Any) -> str:
     return "waits not known for so many rows" if row.scale is None else "failed"
 
 
-def _ledger(connection: Connection) -> Ledger:
-    return ledger_on(connection.dialect.name)
-
-
+# Backfills are dated by their last batch.
 SOURCES = (
-    Source(tuple(Event), _runs),
-    Source((SIGN_OFF,), _signoffs),
-    Source((OBSERVATION,), _observations),
-    Source((BACKFILL,), _backfills),
-    Source((REHEARSAL, COMPAT), _rehearsals),
+    _source("run", "recorded_at", {event: event for event in Event}, _what_ran, column="event"),
+    _source("attestation", "signed_at", {"": SIGN_OFF}, _what_was_signed, person="person"),
+    _source("observation", "observed_at", {"": OBSERVATION}, _what_was_observed),
+    _source("backfill_progress", "updated_at", {"": BACKFILL}, _what_was_filled),
+    _source("rehearsal", "rehearsed_at", REHEARSALS, _what_was_rehearsed, column="kind"),
 )
 
 

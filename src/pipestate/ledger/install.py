@@ -16,9 +16,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
+from pipestate.database.connections import choose
 from pipestate.database.drivers import message, sqlstate
-from pipestate.database.engines import choose
-from pipestate.database.schema_digest import definitions_query
+from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.functions import install_block
 from pipestate.ledger.state import refuse_foreign_owner
 from pipestate.ledger.tables import SCHEMA, Ledger, ledger_on

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.ledger.state import has_ledger, require_ledger, require_trusted
 from pipestate.verify.report import Gate, PhaseReport, Report
 

@@ -1,18 +1,23 @@
-"""Writer of runs, their results, and rehearsals; on PostgreSQL `pipestate.record_gate` records gates.
+"""Writer of runs, their results, rehearsals, sign-offs and observations: this module only inserts rows.
 
-Both write the same columns. The server's clock gives the time. This module only inserts rows.
+On PostgreSQL `pipestate.record_gate` records gates, with the same columns. The server's clock gives the time.
+Sign-offs and observations are facts from people and outside systems, recorded for SQL checks.
 """
 
 import getpass
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+from unicodedata import category, normalize
 
-from sqlalchemy import Connection, TextClause, insert, null, text
+from sqlalchemy import Connection, TextClause, bindparam, insert, null, select, text
 
-from pipestate.database.engines import choose
+from pipestate.core.errors import ConfigError
+from pipestate.database.connections import choose, engine_of
+from pipestate.ledger.functions import require_functions
 from pipestate.ledger.state import (
     LedgerState,
     describe_foreign,
@@ -22,6 +27,9 @@ from pipestate.ledger.state import (
     this_database,
 )
 from pipestate.ledger.tables import ledger_on
+from pipestate.project.graph import Position
+from pipestate.runbook.model import Phase, Runbook, SignOff
+from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, Verdict, count
 
 # A container's user is often root, so the launcher or the CI names the person.
@@ -32,6 +40,12 @@ _VERSION_TABLE = {
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = pg_catalog.to_regclass(:version_table))""",
     "sqlite": ":version_table",
+}
+_RECORD = {
+    "postgresql": "CALL pipestate.record_schema(:revision, :actor)",
+    "sqlite": """INSERT INTO pipestate_schema_record (revision, actor, method, objects)
+        SELECT :revision, :actor, (SELECT method FROM pipestate_schema_method),
+               (SELECT json_group_array(json_array(o.schema, o.kind, o.name, o.digest)) FROM pipestate_schema_objects o)""",
 }
 REHEARSE, COMPAT = "rehearse", "compat"
 
@@ -165,6 +179,32 @@ def _result_values(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def record_schema(connection: Connection, revision: str | None) -> None:
+    """Record the current schema; PostgreSQL skips a record that equals the last one."""
+    if engine_of(connection).HAS_ROLES:
+        require_functions(connection)
+    statement = text(choose(_RECORD, connection)).bindparams(bindparam("revision"), bindparam("actor"))
+    connection.execute(statement, {"revision": revision, "actor": who()})
+
+
+def script_record(revision: str | None) -> str:
+    """Render the statement that records the schema at the end of a psql script, if the ledger exists.
+
+    The revisions are already applied, so a failure is a warning, as in an online run.
+    """
+    literal = "NULL" if revision is None else "'" + revision.replace("'", "''") + "'"
+    actor = "'" + who().replace("'", "''") + "'"
+    return f"""DO $record$
+BEGIN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    {foreign_owner_query()}) THEN
+    CALL pipestate.record_schema({literal}, {actor});
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
+END $record$;"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
     """One rehearsal. If a revision failed or a write is broken, its figures are None and all checks fail.
@@ -210,3 +250,108 @@ def adopt(connection: Connection, *, revision: str | None) -> str | None:
     described = describe_foreign(found)
     record_event(connection, Event.ADOPT, revision=revision, reason=described)
     return described
+
+
+@dataclass(frozen=True, slots=True)
+class SignOffRequest:
+    """A sign-off, and the runbook phase that requires it."""
+
+    runbook: Runbook
+    phase: Phase
+    signoff: SignOff
+
+    @property
+    def address(self) -> str:
+        return f"{self.runbook.name}/{self.phase.name}/{self.signoff.id}"
+
+    def applies_at(self, position: Position) -> bool:
+        return position.place(self.phase.from_, self.phase.until) is None
+
+
+def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> SignOffRequest:
+    """Find the sign-off for `[[RUNBOOK/]PHASE/]ID`.
+
+    A bare id selects the only phase that requires it and applies at the database's revision. An ambiguous or
+    unknown name is refused, with the list of valid names.
+    """
+    every = [
+        SignOffRequest(runbook, phase, signoff)
+        for runbook in runbooks
+        for phase in runbook.phases
+        for signoff in phase.signoffs
+    ]
+    found = [asked for asked in every if f"/{asked.address}".endswith(f"/{name}")]
+    if not found:
+        known = ", ".join(sorted(asked.address for asked in every))
+        raise ConfigError(
+            f"no runbook asks for {name}; " + (f"there are {known}" if known else "none here has a sign-off")
+        )
+    chosen = found if "/" in name else [asked for asked in found if asked.applies_at(position)]
+    if len(chosen) == 1:
+        return chosen[0]
+    at = f"at revision {position.current or 'base'}"
+    why = f"is asked for by {len(chosen)} phases" if chosen else f"is asked for by no phase that applies {at}"
+    raise ConfigError(f"{name} {why}: say which of {', '.join(asked.address for asked in chosen or found)}")
+
+
+def person_of(by: str) -> str:
+    """Normalize a person's name: composed characters, without invisible ones.
+
+    >>> person_of(" Jose\u0301  Ruiz\u200b ") == "Jos\u00e9 Ruiz"
+    True
+    """
+    seen = "".join(each for each in normalize("NFKC", by) if category(each) != "Cf")
+    return " ".join(seen.split())
+
+
+def attest(
+    connection: Connection, asked: SignOffRequest, *, by: str, note: str | None, revision: str | None
+) -> None:
+    """Record a person's sign-off."""
+    require_ledger(connection)
+    person = person_of(by)
+    if not person:
+        raise ConfigError("--by is empty: say whose word it is")
+    table = ledger_on(connection.dialect.name).attestation
+    # Reuse the recorded spelling: some servers cannot compare names case-insensitively.
+    signed = select(table.c.person).where(table.c.name == asked.signoff.id).distinct()
+    known = (str(each) for each in connection.execute(signed).scalars())
+    person = next((each for each in known if each.casefold() == person.casefold()), person)
+    values = {
+        "runbook": asked.runbook.name,
+        "phase": asked.phase.name,
+        "name": asked.signoff.id,
+        "person": person,
+        "note": note,
+        "revision": revision,
+        "text_sha256": asked.signoff.text_sha256,
+        "database": this_database(connection),
+    }
+    connection.execute(insert(table).values(**values))
+
+
+def observe(connection: Connection, facts: Mapping[str, float], *, source: str, revision: str | None) -> None:
+    """Record facts; `source` names the probe, or says that a person gave them."""
+    require_ledger(connection)
+    rows = [
+        {"name": name, "value": value, "source": source, "actor": who(), "revision": revision}
+        for name, value in facts.items()
+    ]
+    if rows:
+        connection.execute(insert(ledger_on(connection.dialect.name).observation), rows)
+
+
+def parse_fact(text: str) -> tuple[str, float]:
+    """Parse the `name=value` argument of `observe --set`.
+
+    >>> parse_fact("open_tickets=12")
+    ('open_tickets', 12.0)
+    """
+    name, equals, value = text.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not equals or not name.strip() or not math.isfinite(number):
+        raise ConfigError(f"--set {text}: write name=value with a number, for example --set open_tickets=12")
+    return name.strip(), number

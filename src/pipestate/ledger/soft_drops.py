@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.state import find_foreign_owner, has_ledger, look
 
 # The query uses oids and only built-in functions, so every reader of the ledger can run it. `bytes` is the
@@ -25,6 +25,10 @@ ON_POSTGRESQL = """SELECT e.id::text AS id, e.kind, e.schema_name || '.' || e.ta
  WHERE e.state = 'hidden' ORDER BY e.dropped_at, e.id"""
 ON_SQLITE = """SELECT aside AS id, kind, name, revision, definition, archived_at AS at FROM pipestate_archive_manifest
  WHERE aside IS NOT NULL ORDER BY archived_at, kind, name"""
+# Read by oid: a name in a closed schema raises an error.
+MAY_READ = """SELECT pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'pipestate' AND c.relname = 'soft_drop'"""
 # Hidden columns without a ledger entry: a restore cannot find them.
 ORPHANS = r"""SELECT pg_catalog.string_agg(DISTINCT a.attrelid::pg_catalog.regclass::text, ', ')
   FROM pg_catalog.pg_attribute a WHERE a.attname ~ '^_pipestate_[0-9]+_0$' AND NOT a.attisdropped AND a.attinhcount = 0
@@ -55,19 +59,26 @@ class SoftDropped:
 
 def find_soft_drops(connection: Connection) -> list[SoftDropped]:
     """Find soft-dropped objects, oldest first."""
-    return choose(FINDERS, connection)(connection)
+    return choose({"postgresql": _find_on_postgresql, "sqlite": _find_on_sqlite}, connection)(connection)
 
 
 def readable_soft_drops(connection: Connection) -> list[SoftDropped]:
     """Find soft-dropped objects; return an empty list unless the ledger exists, is trusted and readable."""
-    if find_foreign_owner(connection) is not None or not choose(MAY_READ, connection)(connection):
-        return []
+    if not engine_of(connection).IS_FILE:
+        state = look(connection)
+        if find_foreign_owner(connection) is not None or not state.installed or state.missing:
+            return []
+        if not connection.exec_driver_sql(MAY_READ).scalar():
+            return []
     return find_soft_drops(connection)
 
 
 def find_orphans(connection: Connection) -> str | None:
-    """Name the tables with hidden columns that have no ledger entry."""
-    return choose(ORPHANED, connection)(connection)
+    """Name the tables with hidden columns that have no ledger entry; SQLite hides no columns in place."""
+    if engine_of(connection).IS_FILE:
+        return None
+    found = connection.exec_driver_sql(ORPHANS, execution_options={"no_parameters": True}).scalar()
+    return str(found) if found else None
 
 
 def _find_on_postgresql(connection: Connection) -> list[SoftDropped]:
@@ -96,35 +107,3 @@ def _find_on_sqlite(connection: Connection) -> list[SoftDropped]:
         also = definition.get("baseline")
         found.append(SoftDropped(row.id, row.kind, row.name, row.revision, columns, at, count, None, also))
     return found
-
-
-def _orphans_on_postgresql(connection: Connection) -> str | None:
-    found = connection.exec_driver_sql(ORPHANS, execution_options={"no_parameters": True}).scalar()
-    return str(found) if found else None
-
-
-def _no_orphans(connection: Connection) -> None:
-    """Return None: SQLite hides no columns in place."""
-    del connection
-
-
-def _may_read_on_postgresql(connection: Connection) -> bool:
-    """Check by oid that the table exists and is readable; a name in a closed schema raises an error."""
-    query = (
-        "SELECT pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') "
-        "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = 'pipestate' AND c.relname = 'soft_drop'"
-    )
-    state = look(connection)
-    return state.installed and not state.missing and bool(connection.exec_driver_sql(query).scalar())
-
-
-def _may_read_on_sqlite(connection: Connection) -> bool:
-    """Return True: a SQLite file has no roles."""
-    del connection
-    return True
-
-
-MAY_READ = {"postgresql": _may_read_on_postgresql, "sqlite": _may_read_on_sqlite}
-FINDERS = {"postgresql": _find_on_postgresql, "sqlite": _find_on_sqlite}
-ORPHANED = {"postgresql": _orphans_on_postgresql, "sqlite": _no_orphans}

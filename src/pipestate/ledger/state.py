@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, null, select, upd
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.core.text import many, plain
-from pipestate.database.engines import choose, engine_of
+from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified
 from pipestate.project.version_table import FOUND
 from pipestate.verify.ledger_owner import MESSAGE, foreign_owner_query

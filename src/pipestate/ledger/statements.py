@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, insert, text
 
 from pipestate.core.errors import ConfigError
-from pipestate.database.engines import engine_of
-from pipestate.database.schema_digest import definitions_query
+from pipestate.database.connections import engine_of
+from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger, this_database
 from pipestate.ledger.tables import ledger_on, qualified

@@ -4,7 +4,9 @@ Text columns are unlimited, so a long revision or runbook name cannot stop a gat
 server's clock at the moment of writing; a transaction's start time may be an hour old.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -28,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 
 SCHEMA = "pipestate"
 VIEWS = (
@@ -52,10 +54,6 @@ class Naming:
     schema: str | None
     prefix: str = ""
 
-    def qualified(self, name: str) -> str:
-        """Return the full name of a table or view."""
-        return f"{self.schema}.{name}" if self.schema else f"{self.prefix}{name}"
-
 
 NAMING = {"postgresql": Naming(SCHEMA), "sqlite": Naming(None, f"{SCHEMA}_")}
 
@@ -66,7 +64,13 @@ def qualified(name: str, dialect: str) -> str:
     >>> qualified("run", "postgresql"), qualified("run", "sqlite")
     ('pipestate.run', 'pipestate_run')
     """
-    return choose(NAMING, dialect).qualified(name)
+    naming = choose(NAMING, dialect)
+    return f"{naming.schema}.{name}" if naming.schema else f"{naming.prefix}{name}"
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Add the UTC zone to a time from SQLite, which stores none."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,6 @@ class _Builder:
         counts = (_count(name) for name in ("passed", "failed", "warned", "errored", "skipped"))
         return self.table(
             "run",
-            _id(),
             self.time("recorded_at"),
             *_texts("event", "actor", nullable=False),
             *_texts("runbook", "phase", "gate", "runbook_sha256", "revision"),
@@ -138,28 +141,21 @@ class _Builder:
             *_texts("title", "file_sha256", "version_table"),
             Column("dropped", Json),
             *_texts("phase_sha256", "database"),
-            PrimaryKeyConstraint("id", name="pk_pipestate_run"),
             Index("idx_pipestate_run_phase", "runbook", "phase", "recorded_at"),
         )
 
     def result(self) -> Table:
         """One row per check of a run."""
+        run = f"{qualified('run', self.dialect)}.id"
         return self.table(
             "result",
-            _id(),
             Column("run_id", BigId, nullable=False),
             *_texts("check_id", "outcome", "level", nullable=False),
             _text("required"),
             Column("observed", Json),
             _text("message"),
             Column("duration_ms", Float),
-            PrimaryKeyConstraint("id", name="pk_pipestate_result"),
-            ForeignKeyConstraint(
-                ["run_id"],
-                [f"{qualified('run', self.dialect)}.id"],
-                "fk_pipestate_result_run",
-                ondelete="CASCADE",
-            ),
+            ForeignKeyConstraint(["run_id"], [run], "fk_pipestate_result_run", ondelete="CASCADE"),
             Index("idx_pipestate_result_run", "run_id"),
         )
 
@@ -167,11 +163,9 @@ class _Builder:
         """One row per sign-off: `text_sha256` is the hash of the signed text, `database` where it was signed."""
         return self.table(
             "attestation",
-            _id(),
             self.time("signed_at"),
             *_texts("runbook", "phase", "name", "person", nullable=False),
             *_texts("note", "revision", "text_sha256", "database"),
-            PrimaryKeyConstraint("id", name="pk_pipestate_attestation"),
             CheckConstraint("trim(person) <> ''", name="ck_pipestate_attestation_person"),
             Index("idx_pipestate_attestation_name", "runbook", "phase", "name", "signed_at"),
         )
@@ -180,14 +174,11 @@ class _Builder:
         """One row per outside fact."""
         return self.table(
             "observation",
-            _id(),
             self.time("observed_at"),
             _text("name", nullable=False),
             Column("value", Float, nullable=False),
-            _text("source", nullable=False),
-            _text("actor", nullable=False),
+            *_texts("source", "actor", nullable=False),
             _text("revision"),
-            PrimaryKeyConstraint("id", name="pk_pipestate_observation"),
             Index("idx_pipestate_observation_name", "name", "observed_at", "id"),
         )
 
@@ -200,21 +191,16 @@ class _Builder:
         """
         return self.table(
             "backfill_progress",
-            _id(),
             *_texts("runbook", "name", "table_name", "key_column", "sql_sha256", "actor", nullable=False),
             *_texts("revision", "first_key", "last_key"),
-            _big_count("rows_seen"),
-            _big_count("rows_expected"),
-            _big_count("rows_updated"),
+            *(_count(name, BigInteger) for name in ("rows_seen", "rows_expected", "rows_updated")),
             Column("rows_left", BigInteger),
             _count("batches"),
             self.time("started_at"),
             self.time("updated_at"),
-            Column("finished_at", DateTime(timezone=True)),
-            Column("paused_at", DateTime(timezone=True)),
+            *_moments("finished_at", "paused_at"),
             _text("paused_by"),
             Column("batch_rows", Integer),
-            PrimaryKeyConstraint("id", name="pk_pipestate_backfill_progress"),
             Index("idx_pipestate_backfill_progress_name", "runbook", "name", "id"),
         )
 
@@ -226,18 +212,14 @@ class _Builder:
         """
         return self.table(
             "rehearsal",
-            _id(),
             self.time("rehearsed_at"),
             _text("actor", nullable=False),
-            _text("revision"),
-            _text("target"),
+            *_texts("revision", "target"),
             Column("files", Json, nullable=False),
             _text("clone", nullable=False),
-            _big_count("rows"),
-            Column("longest_stall_ms", Float),
-            Column("noise_ms", Float),
-            Column("bounded", Boolean),
-            Column("ok", Boolean),
+            _count("rows", BigInteger),
+            *(Column(name, Float) for name in ("longest_stall_ms", "noise_ms")),
+            *(Column(name, Boolean) for name in ("bounded", "ok")),
             Column("duration_ms", Float),
             Column("kind", Text, server_default=text("'rehearse'"), nullable=False),
             Column("tables", Json),
@@ -245,7 +227,6 @@ class _Builder:
             *(Column(name, Integer) for name in ("statements", "broken", "changed", "unprepared")),
             _text("database"),
             Column("watch", Json),
-            PrimaryKeyConstraint("id", name="pk_pipestate_rehearsal"),
         )
 
     def statement_calls(self) -> Table:
@@ -256,16 +237,13 @@ class _Builder:
         """
         return self.table(
             "statement_calls",
-            _id(),
             self.time("observed_at"),
             *_texts("actor", "contract", "server", nullable=False),
             *_texts("database", "fault"),
-            Column("started_at", DateTime(timezone=True)),
-            Column("stats_reset", DateTime(timezone=True)),
+            *_moments("started_at", "stats_reset"),
             Column("evictions", BigInteger),
             _count("standbys"),
             Column("calls", Json, nullable=False),
-            PrimaryKeyConstraint("id", name="pk_pipestate_statement_calls"),
             Index("idx_pipestate_statement_calls_contract", "contract", "id"),
         )
 
@@ -276,25 +254,21 @@ class _Builder:
         """
         return self.table(
             "schema_record",
-            _id(),
             self.time("recorded_at"),
             _text("revision"),
             *_texts("actor", "method", nullable=False),
             _text("xid"),
             Column("catalogues", Json),
             Column("objects", Json, nullable=False),
-            PrimaryKeyConstraint("id", name="pk_pipestate_schema_record"),
         )
 
     def objects(self) -> Table:
         """One row per table, column, index or constraint that a chain created and may drop."""
         return self.table(
             "object",
-            _text("kind", nullable=False),
-            _text("name", nullable=False),
-            _text("revision", nullable=False),
+            *_texts("kind", "name", "revision", nullable=False),
             self.time("created_at"),
-            PrimaryKeyConstraint("kind", "name", name="pk_pipestate_object"),
+            key=("kind", "name"),
         )
 
     def soft_drop(self) -> Table:
@@ -304,34 +278,29 @@ class _Builder:
         """
         return self.table(
             "soft_drop",
-            _id(),
             _text("revision", nullable=False),
             _text("gate"),
             *_texts("kind", "schema_name", "table_name", "name", nullable=False),
             *(Column(name, Json) for name in ("columns", "removed", "renamed")),
             Column("held", Boolean),
             _text("state", nullable=False),
-            Column("xact", BigInteger),
-            Column("snapshot_xmin", BigInteger),
+            *(Column(name, BigInteger) for name in ("xact", "snapshot_xmin")),
             self.time("dropped_at"),
-            Column("restored_at", DateTime(timezone=True)),
-            Column("purged_at", DateTime(timezone=True)),
-            PrimaryKeyConstraint("id", name="pk_pipestate_soft_drop"),
+            *_moments("restored_at", "purged_at"),
             CheckConstraint(
                 "state IN ('hidden', 'validating', 'restored', 'purged', 'absent')",
                 name="ck_pipestate_soft_drop_state",
             ),
         )
 
-    def table(self, name: str, *parts: Any) -> Table:
-        return Table(f"{NAMING[self.dialect].prefix}{name}", self.metadata, *parts)
+    def table(self, name: str, *parts: Any, key: Sequence[str] = ("id",)) -> Table:
+        """Build a table with its primary key; `id` is the first column."""
+        own = [Column("id", BigId, Identity(), nullable=False)] if key == ("id",) else []
+        primary = PrimaryKeyConstraint(*key, name=f"pk_pipestate_{name}")
+        return Table(f"{NAMING[self.dialect].prefix}{name}", self.metadata, *own, *parts, primary)
 
     def time(self, name: str) -> Column[Any]:
         return Column(name, DateTime(timezone=True), server_default=text(CLOCK[self.dialect]), nullable=False)
-
-
-def _id() -> Column[Any]:
-    return Column("id", BigId, Identity(), nullable=False)
 
 
 def _text(name: str, *, nullable: bool = True) -> Column[Any]:
@@ -342,9 +311,9 @@ def _texts(*names: str, nullable: bool = True) -> list[Column[Any]]:
     return [_text(name, nullable=nullable) for name in names]
 
 
-def _big_count(name: str) -> Column[Any]:
-    return Column(name, BigInteger, server_default=text("0"), nullable=False)
+def _moments(*names: str) -> list[Column[Any]]:
+    return [Column(name, DateTime(timezone=True)) for name in names]
 
 
-def _count(name: str) -> Column[Any]:
-    return Column(name, Integer, server_default=text("0"), nullable=False)
+def _count(name: str, kind: type[Integer] = Integer) -> Column[Any]:
+    return Column(name, kind, server_default=text("0"), nullable=False)

@@ -13,7 +13,7 @@ from alembic.util import CommandError
 from sqlalchemy import Table
 
 from pipestate.core.errors import ConfigError
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.migration.run import run_of
 from pipestate.project.find import Calls, Named
 from pipestate.project.graph import Position

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 from alembic import op
 
-from pipestate.core.paths import place
-from pipestate.core.text import many, plain
-from pipestate.database.engines import engine_of
+from pipestate.core.text import many, place, plain
+from pipestate.database.connections import engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.request import GateRequest
 from pipestate.migration.run import current_run

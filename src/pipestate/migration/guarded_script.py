@@ -11,7 +11,7 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.core.text import plain
-from pipestate.database.engines import name_of
+from pipestate.database.connections import name_of
 from pipestate.ledger.functions import SCHEMA, routines
 from pipestate.ledger.record import who
 from pipestate.migration import sql

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 
 from pipestate.core.errors import PipestateError
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.migration import sql
 from pipestate.migration.alembic import calls_of, is_upgrade
 from pipestate.migration.failure import MigrationError

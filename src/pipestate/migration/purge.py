@@ -7,8 +7,8 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
+from pipestate.database.connections import choose
 from pipestate.database.drivers import message, sqlstate
-from pipestate.database.engines import choose
 from pipestate.ledger.functions import remove_block, require_functions
 from pipestate.ledger.record import record_event
 from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops

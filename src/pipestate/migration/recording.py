@@ -9,10 +9,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import PipestateError
+from pipestate.database.connections import name_of
 from pipestate.database.drivers import message
-from pipestate.database.engines import name_of
-from pipestate.ledger.drift import record_schema, script_record
-from pipestate.ledger.record import record_event
+from pipestate.ledger.record import record_event, record_schema, script_record
 from pipestate.ledger.state import LedgerState, look, older
 from pipestate.migration.engine import engine_of
 from pipestate.migration.failure import translate_errors, warn

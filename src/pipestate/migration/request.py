@@ -8,7 +8,7 @@ from pathlib import Path
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.migration import sql
 from pipestate.migration.alembic import beside, resolve, resolve_below
 from pipestate.migration.failure import MigrationError

@@ -21,7 +21,6 @@ from sqlalchemy import URL, Connection
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database import connections as db
-from pipestate.database.engines import name_of
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
 from pipestate.migration.closed import GateClosed
@@ -75,19 +74,12 @@ def only_on(url: URL, path: Sequence[str] = ()) -> Iterator[None]:
 def _require_same(connection: Connection, url: URL) -> None:
     inside = connection.in_transaction()
     try:
-        same = is_same(connection, url)
+        same = db.is_same(connection, url)
     finally:
         if not inside:
             connection.rollback()  # Alembic would mistake the transaction of our query for a caller's
     if not same:
         raise OtherDatabase(OTHER.format(other=shown(connection.engine.url), named=shown(url)))
-
-
-def is_same(connection: Connection, url: URL) -> bool:
-    """Say whether a connection is to this database, whichever URL it uses."""
-    if name_of(connection) != name_of(url):
-        return False
-    return engine_of(connection).is_same(connection, url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipestate.core.errors import ConfigError
-from pipestate.core.paths import from_here
+from pipestate.core.text import from_here
 
 PYPROJECT = "pyproject.toml"
 # Parsing a long file is slow and most files lack the table, so this pattern filters them first.

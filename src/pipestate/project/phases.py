@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipestate.core.errors import ConfigError
-from pipestate.core.paths import from_here
+from pipestate.core.text import from_here
 from pipestate.project.find import Calls, Named, Project
 from pipestate.project.graph import Chain
 from pipestate.project.revision_files import read_chain

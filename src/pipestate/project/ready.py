@@ -13,7 +13,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from pipestate.core.errors import Unreachable
 from pipestate.database import connections as db
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.project.graph import Chain
 from pipestate.project.version_table import DEFAULT, Locator
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Position
 from pipestate.project.syntax import UNKNOWN, Names, bound, literal, parse, read_source

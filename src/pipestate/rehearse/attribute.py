@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pipestate.rehearse.child_process import GateOutcome, Statement, Trace
 from pipestate.rehearse.clone import Table
 from pipestate.rehearse.impact import MODES, STRONGEST, RevisionImpact, TableImpact
 from pipestate.rehearse.statements import first_word
-from pipestate.rehearse.trace import GateOutcome, Statement, Trace
 from pipestate.rehearse.watch import BLOCKING, READER, SAMPLE_S, WRITER, Seen, Sighting, Wait
 
 APART_S = 3 * SAMPLE_S  # sightings further apart are two locks
@@ -35,8 +35,7 @@ def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[Revisi
     """Return the impact of each revision on the tables that existed before."""
     known = {table.oid: table for table in tables}
     holds = [hold for hold in find_holds(trace, seen.sightings) if hold.oid in known]
-    rewrites = find_rewrites(trace, known)
-    return tuple(_revisions(trace, seen, known, holds, rewrites))
+    return tuple(_revisions(trace, seen, known, holds))
 
 
 def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[HeldLock]:
@@ -59,19 +58,14 @@ def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[HeldLock]:
 def _reported_holds(trace: Trace, sightings: Sequence[Sighting]) -> Iterator[HeldLock]:
     known: set[tuple[int, float, int, str]] = set()
     for statement in trace.statements:
-        end = _transaction_end(trace, statement)
+        ends = (at for session, at in trace.ended if session == statement.session and at >= statement.end)
+        end = next(ends, trace.done_at or max(each.end for each in trace.statements))
         for lock in statement.locks:
             key = (statement.session, end, lock.oid, lock.mode)
             if key not in known:
                 known.add(key)
                 start = _taken(statement, lock.oid, lock.mode, sightings)
                 yield HeldLock(lock.oid, lock.mode, start, end, statement)
-
-
-def _transaction_end(trace: Trace, statement: Statement) -> float:
-    ends = (at for session, at in trace.ended if session == statement.session and at >= statement.end)
-    last = max(each.end for each in trace.statements)
-    return next(ends, trace.done_at or last)
 
 
 def _taken(statement: Statement, oid: int, mode: str, sightings: Sequence[Sighting]) -> float:
@@ -114,15 +108,12 @@ def find_rewrites(trace: Trace, known: dict[int, Table]) -> dict[int, list[State
 
 
 def _revisions(
-    trace: Trace,
-    seen: Seen,
-    known: dict[int, Table],
-    holds: Sequence[HeldLock],
-    rewrites: dict[int, list[Statement]],
+    trace: Trace, seen: Seen, known: dict[int, Table], holds: Sequence[HeldLock]
 ) -> Iterator[RevisionImpact]:
-    ends = [*(each.at for each in trace.begun[1:]), _end(trace)]
-    waits = list(_assigned(seen.waits, holds))
-    for begun, end in zip(trace.begun, ends, strict=False):
+    starts = [each.at for each in trace.begun]
+    last = max([trace.done_at or 0.0, *(each.end for each in trace.statements), *starts])
+    waits, rewrites = list(_assigned(seen.waits, holds)), find_rewrites(trace, known)
+    for begun, end in zip(trace.begun, [*starts[1:], last], strict=False):
         own = [hold for hold in holds if hold.statement.revision == begun.revision]
         tables = [
             _table(
@@ -156,18 +147,12 @@ def _gates(asked: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
         yield GateOutcome(looks[0].revision, name, worst, tuple(failing))
 
 
-def _end(trace: Trace) -> float:
-    known = [*(each.end for each in trace.statements), *(each.at for each in trace.begun)]
-    return max([trace.done_at or 0.0, *known])
-
-
 def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tuple[Wait, HeldLock]]:
     """Assign each wait to the lock that caused it."""
     for wait in waits:
+        modes = {READER: (STRONGEST,), WRITER: BLOCKING}.get(wait.kind, MODES)
         there = [
-            hold
-            for hold in holds
-            if hold.oid == wait.oid and _is_in_the_way(hold.mode, wait.kind) and hold.overlap(wait) > 0
+            hold for hold in holds if hold.oid == wait.oid and hold.mode in modes and hold.overlap(wait) > 0
         ]
         if there:
             yield wait, max(there, key=partial(_likeness, wait))
@@ -176,12 +161,6 @@ def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tupl
 def _likeness(wait: Wait, hold: HeldLock) -> tuple[bool, float, int]:
     """Rank locks by how well they explain a wait: held at its beginning, and for the longest time."""
     return hold.start <= wait.start + APART_S, hold.overlap(wait), MODES.index(hold.mode)
-
-
-def _is_in_the_way(mode: str, kind: str) -> bool:
-    if kind == READER:
-        return mode == STRONGEST
-    return mode in BLOCKING if kind == WRITER else True
 
 
 def _table(
@@ -216,22 +195,18 @@ def _table(
         any(timeout == 0 for timeout in timeouts),
         max(timeouts, default=None),
         max((strongest.end - strongest.start) * 1000, longest[WRITER] or 0.0, longest[READER] or 0.0),
-        _queued_ms(seen.sightings, table.oid),
+        sum(SAMPLE_S * 1000 for each in seen.sightings if each.oid == table.oid and not each.granted),
         longest[WRITER],
         longest[READER],
         longest["rows"],
         rewritten_by=rewritten,
-        statements=tuple(_while_held(trace, revision, holds)),
+        statements=tuple(
+            each
+            for each in trace.statements
+            if each.revision == revision
+            and any(hold.start < each.end and each.start < hold.end for hold in holds)
+        ),
     )
-
-
-def _while_held(trace: Trace, revision: str, holds: Sequence[HeldLock]) -> Iterator[Statement]:
-    """Find the statements of a revision that ran while one of these locks was held."""
-    for each in trace.statements:
-        if each.revision == revision and any(
-            hold.start < each.end and each.start < hold.end for hold in holds
-        ):
-            yield each
 
 
 def _spender(trace: Trace, longest: Wait | None, hold: HeldLock) -> Statement | None:
@@ -239,8 +214,3 @@ def _spender(trace: Trace, longest: Wait | None, hold: HeldLock) -> Statement | 
     start, end = (longest.start, longest.end) if longest is not None else (hold.start, hold.end)
     during = [each for each in trace.statements if each.end > start and each.start < end]
     return max(during, key=lambda each: min(each.end, end) - max(each.start, start), default=None)
-
-
-def _queued_ms(sightings: Sequence[Sighting], oid: int) -> float:
-    """Return how long the migration itself waited for locks on a table, as far as observed."""
-    return sum(SAMPLE_S * 1000 for each in sightings if each.oid == oid and not each.granted)

@@ -1,22 +1,134 @@
 """Blocking readers: transactions that read a table and stay open while the upgrade runs a second time.
 
-1. Before each revision the child waits until its tables are read: those on which it requests ACCESS EXCLUSIVE.
-2. Every 10 ms `pg_locks` shows which requests wait for a reader. A request that gives up within two seconds is
+1. A scratch copy of the clone is made before the clone is migrated; the second run uses it.
+2. Before each revision the child waits until its tables are read: those on which it requests ACCESS EXCLUSIVE.
+3. Every 10 ms `pg_locks` shows which requests wait for a reader. A request that gives up within two seconds is
    bounded. After two seconds the reader ends, and the upgrade continues.
 """
 
+import re
+import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, text
+from sqlalchemy.exc import DBAPIError
 
-from pipestate.rehearse.child_process import Step, child, require_told, write_line
+from pipestate.core.errors import Unreachable
+from pipestate.core.text import size
+from pipestate.database import connections as db
+from pipestate.database.drivers import message
+from pipestate.rehearse.child_process import Failure, Step, Trace, child, require_told, write_line
 from pipestate.rehearse.clone import Job, Table
 from pipestate.rehearse.impact import READER_MS, STRONGEST, LockEncounter, RevisionImpact, TableImpact
-from pipestate.rehearse.polled import PolledConnection, RepeatedMessage, Rows, follow
-from pipestate.rehearse.trace import Failure, Statement, Trace
+from pipestate.rehearse.watch import PolledConnection, RepeatedMessage, Rows, follow
+
+MOST_BYTES = 1 << 30  # a larger copy takes minutes, and more disk than expected
+PREFIX = "pipestate_rehearsal_"
+MOST_NAMED = 30  # characters of the clone's name: the whole name has at most 63
+# Copying needs CREATEDB and an owned source; before PostgreSQL 15 there is one copy strategy.
+FACTS = text(
+    "SELECT current_database()::text AS name, pg_database_size(d.oid) AS bytes, "
+    "current_setting('server_version_num')::int >= 150000 AS has_strategies, "
+    "r.rolsuper OR (r.rolcreatedb AND (d.datistemplate OR pg_has_role(d.datdba, 'USAGE'))) AS may_copy "
+    "FROM pg_catalog.pg_database d, pg_catalog.pg_roles r WHERE d.datname = current_database() AND r.rolname = current_user"
+)
+# Settings of ALTER DATABASE, such as lock_timeout, are not copied with the database. Lists keep their spelling;
+# other settings are single values.
+SETTINGS = text(
+    "SELECT 'ALTER ' || CASE s.setrole WHEN 0 THEN '' ELSE format('ROLE %s IN ', s.setrole::regrole) END "
+    "|| format('DATABASE %I SET %I TO %s', CAST(:name AS text), split_part(c, '=', 1), CASE WHEN split_part(c, '=', 1) "
+    "IN ('search_path', 'temp_tablespaces', 'session_preload_libraries', 'local_preload_libraries') "
+    "THEN substr(c, strpos(c, '=') + 1) ELSE quote_literal(substr(c, strpos(c, '=') + 1)) END) "
+    "FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS c "
+    "WHERE s.setdatabase = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
+    "AND s.setrole IN (0, (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchCopy:
+    """A copy, or the reason why there is none."""
+
+    url: URL | None
+    why_not: str | None = None
+
+
+@contextmanager
+def scratch_copy(clone: URL) -> Iterator[ScratchCopy]:
+    """Copy the clone on its own server, if the role may; drop the copy at the end."""
+    name = _named(clone)
+    with _alone(clone) as connection:
+        facts = connection.execute(FACTS).one()
+        if not facts.may_copy:
+            why_not: str | None = "the role may not create databases"
+        elif facts.bytes > MOST_BYTES:
+            why_not = f"the clone has more than {size(MOST_BYTES)}"
+        else:
+            why_not = _copy(connection, facts, clone, name)
+    if why_not is not None:
+        yield ScratchCopy(None, why_not)
+        return
+    try:
+        yield ScratchCopy(clone.set(database=name))
+    finally:
+        _drop(clone, name)
+
+
+def _named(clone: URL) -> str:
+    """Choose a name that contains the clone's: a killed process leaves its copy behind.
+
+    >>> from sqlalchemy import make_url
+    >>> _named(make_url('postgresql://db/Shop "Clöne"'))[:33]
+    'pipestate_rehearsal_shop__cl_ne__'
+    """
+    known = re.sub(r"[^a-z0-9_]", "_", str(clone.database).lower())[:MOST_NAMED]
+    return f"{PREFIX}{known}_{secrets.token_hex(6)}"
+
+
+def _copy(connection: Connection, facts: Any, clone: URL, name: str) -> str | None:
+    """Make the copy; return the reason if the server refuses it or ends the session. An error leaves no copy.
+
+    The files are copied and flushed before this returns; a WAL copy would be written out during the rehearsal.
+    """
+    source = connection.dialect.identifier_preparer.quote(facts.name)
+    strategy = " STRATEGY FILE_COPY" if facts.has_strategies else ""
+    try:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {source}{strategy}")
+        _set(connection, name)
+    except BaseException as error:
+        _drop(clone, name)  # uses a separate session: this one may have been ended
+        if not isinstance(error, DBAPIError):
+            raise
+        return f"the clone could not be copied: {message(error).partition(chr(10))[0]}"
+    return None
+
+
+def _set(connection: Connection, name: str) -> None:
+    """Give the copy the settings of the clone."""
+    for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def _drop(clone: URL, name: str) -> None:
+    try:
+        with _alone(clone) as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    except Unreachable as error:
+        raise Unreachable(
+            f"the copy {name} of the clone could not be dropped, so drop it: {error}"
+        ) from error
+
+
+@contextmanager
+def _alone(clone: URL) -> Iterator[Connection]:
+    """Connect to the clone itself: a database can be copied by its only session."""
+    with db.reachable(clone), db.engine_for(clone).connect() as plain:
+        yield plain.execution_options(isolation_level="AUTOCOMMIT")
+
 
 MOST_READERS = 16
 SAMPLE_S = 0.010
@@ -29,13 +141,8 @@ WAITS = (
 HAS_WAITSTART = 140000
 GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
 
+Encounters = tuple[Sequence[LockEncounter], Failure | None]  # with the failure that stopped the run
 ExclusiveRequests = Mapping[str, Sequence[Table]]  # tables with a request for ACCESS EXCLUSIVE, by revision
-
-
-def _running(trace: Trace, encounter: LockEncounter) -> Statement | None:
-    """Find the statement that waited for a reader; failed statements are not reported."""
-    during = (each for each in trace.statements if each.start <= encounter.at <= each.end)
-    return next(during, None)
 
 
 @dataclass(slots=True)
@@ -47,9 +154,7 @@ class BlockingReader:
     revision: str | None = None
     mode: str | None = None
     since: float | None = None
-    began: object = (
-        None  # the server's start of the request; a new value means that the first request gave up
-    )
+    began: object = None  # the server's start of the request; with a new value, the first request gave up
 
 
 @dataclass(slots=True)
@@ -80,7 +185,11 @@ class BlockingReaders:
             require_told(process, trace)
         if trace.failure is not None and trace.failure.sqlstate in GAVE_UP:
             self._gave_up_for_good(time.monotonic())
-        self.encounters = [replace(each, by=_running(trace, each)) for each in self.encounters]
+        for number, met in enumerate(
+            self.encounters
+        ):  # the statement that waited; failed ones are not reported
+            running = (each for each in trace.statements if each.start <= met.at <= each.end)
+            self.encounters[number] = replace(met, by=next(running, None))
         return trace.failure
 
     def close(self) -> None:
@@ -128,10 +237,8 @@ class BlockingReaders:
         """Record an encounter, and end its reader: the table is free for the next request."""
         if reader.revision is not None and reader.mode == STRONGEST:
             waited = (now - reader.since) * 1000 if reader.since is not None else 0.0
-            encounter = LockEncounter(
-                reader.revision, reader.table.name, gave_up, waited, reader.since or now
-            )
-            self.encounters.append(encounter)
+            met = LockEncounter(reader.revision, reader.table.name, gave_up, waited, reader.since or now)
+            self.encounters.append(met)
             self.tried.add((reader.revision, reader.table.name))
         self._end(reader)
 
@@ -148,14 +255,6 @@ class BlockingReaders:
         if reader.revision is not None:
             reader.line.ask("ROLLBACK")
         reader.revision, reader.mode, reader.since, reader.began = None, None, None, None
-
-
-@dataclass(frozen=True, slots=True)
-class Encounters:
-    """The encounters of a run, and the failure that stopped it."""
-
-    encounters: tuple[LockEncounter, ...]
-    failure: Failure | None = None
 
 
 def find_exclusive_requests(
@@ -178,7 +277,7 @@ def find_exclusive_requests(
 
 
 def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveRequests) -> Encounters:
-    """Run the steps beside blocking readers, and again after each request that gave up."""
+    """Run the steps beside blocking readers, and again after each request that gave up; return the last failure."""
     found: list[LockEncounter] = []
     while True:
         readers = BlockingReaders(job.clone, requests)
@@ -188,15 +287,11 @@ def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveReque
             readers.close()
         found += readers.encounters
         if failure is None or not readers.tried:
-            return Encounters(tuple(found), failure)
-        requests = _without(requests, readers.tried)
-
-
-def _without(requests: ExclusiveRequests, tried: set[tuple[str, str]]) -> ExclusiveRequests:
-    return {
-        revision: [table for table in tables if (revision, table.name) not in tried]
-        for revision, tables in requests.items()
-    }
+            return found, failure
+        requests = {
+            revision: [table for table in tables if (revision, table.name) not in readers.tried]
+            for revision, tables in requests.items()
+        }
 
 
 def with_encounters(

@@ -5,35 +5,228 @@
 3. Run the steps through env.py, pass every gate, and refuse any other database. If the job has statements, prepare
    them before and after each step. If the job waits, wait before each revision for a line on stdin.
 
-Output of env.py and the revisions is written to stderr.
+The recorder times every statement of a revision, and reads its locks. Output of env.py and the revisions is written
+to stderr.
 """
 
 import json
 import os
+import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial, wraps
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import RevisionStep
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from pipestate.core.errors import PipestateError
 from pipestate.database.drivers import sqlstate
 from pipestate.database.urls import parse_url, without_secrets
+from pipestate.migration.alembic import Steps, wrap_migrations
 from pipestate.migration.failure import explain
 from pipestate.migration.gate import gate_listener
 from pipestate.migration.upgrade import alembic_config, only_on
 from pipestate.project.find import Project, find_described
-from pipestate.rehearse.recorder import Recorder, Tell, recording
-from pipestate.rehearse.statements import prepare
+from pipestate.rehearse.statements import first_word, prepare
 from pipestate.verify.report import Report
+
+Tell = Callable[..., None]
+
+# The session's locks are read after these statements; after reads and writes of rows, only if they took some time.
+# Other statements are skipped: a `SET TRANSACTION` must come before any query.
+CHANGES = frozenset(
+    (
+        *("ALTER", "CREATE", "DROP", "LOCK", "DO", "TRUNCATE", "REINDEX", "CLUSTER", "REFRESH", "CALL"),
+        *("COMMENT", "VACUUM", "SECURITY"),
+    )
+)
+WRITES = frozenset(["UPDATE", "DELETE", "INSERT", "MERGE", "COPY", "WITH", "SELECT"])
+ENDS = frozenset(["COMMIT", "ROLLBACK", "END", "ABORT"])
+TO_SAVEPOINT = re.compile(r"(?i)\brollback\s+(work\s+|transaction\s+)?to\b")
+LONG_S = 0.005
+LONGEST_SQL = 4000
+
+# It returns at least one row, for the lock_timeout: outside a transaction, a statement's locks end with it.
+LOCKS = {
+    "postgresql": (
+        "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
+        "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
+        "FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid() "
+        "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
+    )
+}
+
+
+class Recorder:
+    """Reports the statements of each revision, on all connections that its env.py makes."""
+
+    def __init__(self, tell: Tell, versions: Sequence[Path], wait: Callable[[], object] = str) -> None:
+        self.tell = tell
+        self.wait = wait
+        self.versions = [path.resolve() for path in versions]
+        self.revision: str | None = None
+        self._source: str | None = None
+        self._start = 0.0
+        self._silent = False
+        self._path: str | None = None
+        self._places: dict[str, bool] = {}
+
+    def follow(self, steps: Steps) -> Steps:
+        """Begin each revision of a migration."""
+
+        @wraps(steps)
+        def followed(heads: Any, context: Any) -> Iterator[Any]:
+            for step in steps(heads, context):
+                if isinstance(step, RevisionStep):
+                    self.begin(step)
+                yield step
+
+        return followed
+
+    def begin(self, step: RevisionStep) -> None:
+        """Report that a revision begins, and wait for the parent if asked to."""
+        script: Any = step.revision
+        self.revision, self._path = str(script.revision), str(script.path)
+        self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())
+        self.wait()
+
+    def before(self, *_: Any) -> None:
+        """Note the start of a statement, and the line of the revision that runs it."""
+        if self.revision is not None and not self._silent:
+            self._source = self._line()
+            self._start = time.monotonic()
+
+    def after(self, connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+        """Report a finished statement."""
+        if self.revision is None or self._silent:
+            return
+        start, end = self._start, time.monotonic()
+        locks = self._locks(connection) if may_lock(statement, end - start) else []
+        self.tell(
+            "statement",
+            revision=self.revision,
+            session=_session(connection),
+            source=self._source,
+            sql=statement[:LONGEST_SQL],
+            start=start,
+            end=end,
+            locks=[row[:3] for row in locks if row[0] is not None],
+            lock_timeout_ms=locks[0][3] if locks else None,
+        )
+        if ends_transaction(statement):
+            self.end(connection)
+
+    def end(self, connection: Connection) -> None:
+        """Report the end of a transaction and of its locks."""
+        if self.revision is not None and not self._silent:
+            self.tell("ended", session=_session(connection), at=time.monotonic())
+
+    def line_of(self, error: BaseException) -> str | None:
+        """Find the revision's line that raised an error; only its file if other code ran for it."""
+        cause: BaseException | None = error
+        while cause is not None:
+            frames = [
+                f"{file}:{line}"
+                for frame, line in walk_tb(cause.__traceback__)
+                if self._is_of_a_revision(file := frame.f_code.co_filename)
+            ]
+            if frames:
+                return frames[-1]
+            cause = cause.__cause__
+        return self._path
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Report nothing inside the block: the statements are our own."""
+        self._silent = True
+        try:
+            yield
+        finally:
+            self._silent = False
+
+    def _locks(self, connection: Connection) -> list[list[Any]]:
+        """Read the locks of the session; return none for an engine that cannot show them."""
+        query = LOCKS.get(connection.dialect.name)
+        if query is None:
+            return []
+        with self.silent():
+            return [list(row) for row in connection.exec_driver_sql(query)]
+
+    def _line(self) -> str | None:
+        """Find the running line of a revision; only the file if a Contract runs for it."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self._is_of_a_revision(file):
+                return f"{file}:{frame.f_lineno}"
+            frame = frame.f_back  # type: ignore[assignment]
+        return self._path
+
+    def _is_of_a_revision(self, file: str) -> bool:
+        if file not in self._places:
+            path = Path(file).resolve()
+            self._places[file] = any(path.is_relative_to(place) for place in self.versions)
+        return self._places[file]
+
+
+def ends_transaction(statement: str) -> bool:
+    """Tell whether a statement ends a transaction; a rollback to a savepoint does not.
+
+    >>> [ends_transaction(each) for each in ("COMMIT", "rollback;", "ROLLBACK TO SAVEPOINT a", "SELECT 1")]
+    [True, True, False, False]
+    """
+    return first_word(statement) in ENDS and not TO_SAVEPOINT.search(statement)
+
+
+def may_lock(statement: str, seconds: float) -> bool:
+    """Tell whether to read the locks after a statement: a SELECT without FROM calls a function."""
+    word = first_word(statement)
+    calls = word == "SELECT" and " from " not in " ".join(statement.lower().split())
+    return word in CHANGES or calls or (word in WRITES and seconds >= LONG_S)
+
+
+def _session(connection: Connection) -> int:
+    return id(connection.connection.dbapi_connection)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Listen to every engine, and to every context that an env.py configures."""
+    listeners: dict[str, Callable[..., None]] = {
+        "before_cursor_execute": recorder.before,
+        "after_cursor_execute": recorder.after,
+        "commit": recorder.end,
+        "rollback": recorder.end,
+    }
+    configure = EnvironmentContext.configure
+
+    @wraps(configure)
+    def configure_followed(self: EnvironmentContext, *arguments: Any, **options: Any) -> None:
+        configure(self, *arguments, **options)
+        wrap_migrations(self.get_context(), recorder.follow)
+
+    for name, listener in listeners.items():
+        event.listen(Engine, name, listener)
+    EnvironmentContext.configure = configure_followed  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        EnvironmentContext.configure = configure  # type: ignore[method-assign]
+        for name, listener in listeners.items():
+            event.remove(Engine, name, listener)
+
 
 REASON = "a rehearsal on a clone"
 EMPTY_S = 0.5
@@ -77,7 +270,7 @@ def _teller() -> Tell:
 def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recorder) -> None:
     config = alembic_config(project, url)
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
-    gate_listener.set(_gate_teller(recorder.tell))
+    gate_listener.set(partial(_tell_gate, recorder.tell))
     with only_on(url), recording(recorder):
         if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
@@ -96,19 +289,11 @@ def _tell_prepared(job: Mapping[str, Any], url: URL, recorder: Recorder, after: 
         recorder.tell("prepared", after=after, found=found)
 
 
-def _gate_teller(tell: Tell) -> Any:
-    def report_gate(revision: str, report: Report) -> None:
-        for runbook, phase in report.phases():
-            failing = [verdict.check_id for verdict in phase.checks if verdict.closes]
-            tell(
-                "gate",
-                revision=revision,
-                gate=f"{runbook.name}/{phase.name}",
-                state=str(phase.gate),
-                failing=failing,
-            )
-
-    return report_gate
+def _tell_gate(tell: Tell, revision: str, report: Report) -> None:
+    for runbook, phase in report.phases():
+        failing = [verdict.check_id for verdict in phase.checks if verdict.closes]
+        gate = f"{runbook.name}/{phase.name}"
+        tell("gate", revision=revision, gate=gate, state=str(phase.gate), failing=failing)
 
 
 def _run_nothing(config: Config) -> None:

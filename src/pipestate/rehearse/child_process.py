@@ -1,4 +1,7 @@
-"""Child process that migrates the clone, as the parent sees it."""
+"""Child process that migrates the clone, as the parent sees it: the process, and the trace of its reports.
+
+Times are `time.monotonic()`, which the two processes share.
+"""
 
 import io
 import json
@@ -6,16 +9,136 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.urls import as_env_py_wants
-from pipestate.migration.upgrade import url_for_env_py
 from pipestate.project.find import describe
 from pipestate.rehearse.clone import HALF_MIGRATED, Job
-from pipestate.rehearse.trace import Begins, Trace, no_progress
+from pipestate.rehearse.statements import Prepared, read_prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock on a table that a session held after a statement; `file` is the table's relfilenode then."""
+
+    oid: int
+    mode: str
+    file: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a revision. `source` is the line of its file that ran it; None if other code ran it."""
+
+    revision: str
+    session: int
+    source: str | None
+    sql: str
+    start: float
+    end: float
+    locks: tuple[Lock, ...] = ()
+    lock_timeout_ms: float | None = None
+
+    @property
+    def duration_ms(self) -> float:
+        return (self.end - self.start) * 1000
+
+    @property
+    def first_words(self) -> str:
+        """The beginning of the statement on one line."""
+        line = " ".join(self.sql.split())
+        return line if len(line) <= 60 else f"{line[:59]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A revision that began, and its file."""
+
+    revision: str
+    path: str
+    at: float
+
+
+Begins = Callable[[Begun], None]  # called when a revision begins
+
+
+def no_progress(begun: Begun) -> None:
+    """Ignore a revision that begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateOutcome:
+    """The state of a gate for a revision on the clone: its name, `open` or `closed`, and the failed checks."""
+
+    revision: str
+    gate: str
+    state: str
+    failing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The error that stopped the child: a sentence, the line, the exit code, the server's code."""
+
+    message: str
+    source: str | None
+    exit_code: int
+    sqlstate: str | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """All reports of the child."""
+
+    statements: list[Statement] = field(default_factory=list)
+    begun: list[Begun] = field(default_factory=list)
+    ended: list[tuple[int, float]] = field(
+        default_factory=list
+    )  # sessions with the ends of their transactions
+    gates: list[GateOutcome] = field(default_factory=list)
+    prepared: list[tuple[str | None, list[Prepared]]] = field(default_factory=list)  # by the revision before
+    failure: Failure | None = None
+    empty_at: float | None = None  # from here to the first revision, an empty one is measured
+    done_at: float | None = None
+    begins: Begins = no_progress
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether env.py runs without revisions: waits are noise then."""
+        return self.empty_at is not None and not self.begun
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        """Process one message."""
+        values = {name: value for name, value in said.items() if name != "what"}
+        what = said["what"]
+        if what == "statement":
+            locks = tuple(Lock(*each) for each in values.pop("locks"))
+            self.statements.append(Statement(**values, locks=locks))
+        elif what == "revision":
+            self.begun.append(Begun(**values))
+            self.begins(self.begun[-1])
+        elif what == "ended":
+            self.ended.append((values["session"], values["at"]))
+        elif what == "gate":
+            self.gates.append(GateOutcome(**{**values, "failing": tuple(values["failing"])}))
+        elif what == "prepared":
+            self.prepared.append((values["after"], [read_prepared(each) for each in values["found"]]))
+        elif what == "failed":
+            self.failure = Failure(**values)
+        elif what == "empty":
+            self.empty_at = values["at"]
+        elif what == "done":
+            self.done_at = values["at"]
+
+    def statement_at(self, moment: float) -> Statement | None:
+        """Find the statement that ran at a moment, else the last one before it."""
+        before = [each for each in self.statements if each.start <= moment]
+        return before[-1] if before else None
+
 
 LAST_WORDS_S = 2.0
 Step = tuple[str, str]  # an Alembic command and its target
@@ -65,12 +188,14 @@ def child(
 
 def _environment(job: Job) -> dict[str, str]:
     """Set the variables that may name a database to the clone, with the project's own driver."""
-    named = {}
-    for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL"):
-        own = os.environ.get(name)
-        url = as_env_py_wants(job.clone, own) if own else url_for_env_py(job.project, job.clone)
-        named[name] = url.render_as_string(hide_password=False)
-    return named
+    ini_url = None
+    with suppress(ConfigError):  # an unreadable URL names no driver
+        ini_url = job.project.option("sqlalchemy.url")
+    urls = {name: os.environ.get(name) or ini_url for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL")}
+    return {
+        name: as_env_py_wants(job.clone, own).render_as_string(hide_password=False)
+        for name, own in urls.items()
+    }
 
 
 def _pass_on(printed: Any) -> None:

@@ -11,11 +11,10 @@ from sqlalchemy import URL, Connection, text
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.engines import choose, engine_of, name_of
+from pipestate.database.connections import engine_of, name_of
 from pipestate.database.interrupt import telling
 from pipestate.database.urls import shown
 from pipestate.ledger.state import find_foreign_owner, look, make_own
-from pipestate.migration.upgrade import is_same
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Position
 from pipestate.project.version_table import Locator
@@ -113,33 +112,18 @@ def require_clone(clone: URL, production: URL | None, locate: Locator) -> Positi
 def _refuse_production(clone: URL, production: URL, said: dict[str, str]) -> None:
     if name_of(clone) != name_of(production):
         raise ConfigError(ENGINES.format(**said))
-    choose(REFUSE_PRODUCTION, clone)(clone, production, said)
-
-
-def _refuse_same_file(clone: URL, production: URL, said: dict[str, str]) -> None:
-    if _same_file(clone, production):
-        raise ConfigError(PRODUCTION.format(**said))
-
-
-def _refuse_same_server(clone: URL, production: URL, said: dict[str, str]) -> None:
-    with db.reader(clone) as connection:
-        if is_same(connection, production):
+    if engine_of(clone).IS_FILE:
+        one, other = Path(clone.database or ""), Path(production.database or "")
+        if one.is_file() and other.is_file() and one.samefile(other):
             raise ConfigError(PRODUCTION.format(**said))
-        with db.reader(production) as other:
-            if _server(connection).is_primary_of(_server(other)):
-                raise ConfigError(PRIMARY.format(**said))
-
-
-REFUSE_PRODUCTION = {"postgresql": _refuse_same_server, "sqlite": _refuse_same_file}
-
-
-def _same_file(one: URL, other: URL) -> bool:
-    paths = [Path(url.database or "") for url in (one, other)]
-    return all(path.is_file() for path in paths) and paths[0].samefile(paths[1])
-
-
-def _server(connection: Connection) -> Server:
-    return Server(**connection.execute(SERVER).one()._mapping)
+        return
+    with db.reader(clone) as connection:
+        if db.is_same(connection, production):
+            raise ConfigError(PRODUCTION.format(**said))
+        with db.reader(production) as there:
+            servers = [Server(**each.execute(SERVER).one()._mapping) for each in (connection, there)]
+        if servers[0].is_primary_of(servers[1]):
+            raise ConfigError(PRIMARY.format(**said))
 
 
 def _refuse_unfit(connection: Connection, said: dict[str, str]) -> None:

@@ -8,16 +8,20 @@ from typing import Any
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.database.urls import shown
 from pipestate.ledger.record import COMPAT, Rehearsed
 from pipestate.ledger.statements import Objects, changed_names, make_watch, read_objects
-from pipestate.rehearse.child_process import refusal, run_child
+from pipestate.rehearse.child_process import Begins, Failure, Trace, no_progress, refusal, run_child
 from pipestate.rehearse.clone import Job, migrated, require_clone
-from pipestate.rehearse.production import files_of, require_recordable, write_record
-from pipestate.rehearse.run import apply_unjudged, pending_revisions
+from pipestate.rehearse.run import (
+    apply_unjudged,
+    files_of,
+    pending_revisions,
+    require_recordable,
+    write_record,
+)
 from pipestate.rehearse.statements import Prepared, Reason, find_reason, prepare
-from pipestate.rehearse.trace import Begins, Failure, Trace, no_progress
 
 
 @dataclass(frozen=True, slots=True)

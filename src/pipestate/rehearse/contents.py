@@ -13,10 +13,10 @@ from sqlalchemy import URL, Connection
 
 from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
-from pipestate.database.engines import choose, engine_of
-from pipestate.database.schema_digest import read_definitions
+from pipestate.database.connections import choose, engine_of
+from pipestate.ledger.drift import read_definitions
 from pipestate.project.graph import Position
-from pipestate.rehearse.blocking_reader import Encounters, ExclusiveRequests, run_beside_readers
+from pipestate.rehearse.blocking_reader import ExclusiveRequests, run_beside_readers
 from pipestate.rehearse.child_process import Step, run_child
 from pipestate.rehearse.clone import HIDDEN_COLUMN, Job
 from pipestate.rehearse.impact import LockEncounter, Return
@@ -68,9 +68,7 @@ class Contents:
 
     definitions: Mapping[str, str]
     digests: Mapping[str, Digest]
-    positions: Mapping[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # of sequences, with their increments
+    positions: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # of sequences, with increments
 
 
 def read_contents(url: URL) -> Contents:
@@ -196,7 +194,7 @@ def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Ste
 
 def come_back(
     job: Job, down: Step, up: Sequence[Step], before: Contents, requests: ExclusiveRequests
-) -> tuple[tuple[LockEncounter, ...], Return]:
+) -> tuple[Sequence[LockEncounter], Return]:
     """Downgrade and compare with the original; upgrade again and compare with the first upgrade.
 
     The second comparison counts rows only: values computed from the clock differ.
@@ -206,14 +204,8 @@ def come_back(
     if taken_back.failure is not None:
         return (), Return(failure=taken_back.failure)
     back = tuple(differences(before, read_contents(job.clone)))
-    repeated = _repeat(job, up, requests)
-    if repeated.failure is not None:
-        return repeated.encounters, Return(back, failure=repeated.failure)
+    found, failure = run_beside_readers(job, up, requests) if requests else ((), run_child(job, up).failure)
+    if failure is not None:
+        return found, Return(back, failure=failure)
     again = tuple(differences(first, read_contents(job.clone), rows=False))
-    return repeated.encounters, Return(back, again)
-
-
-def _repeat(job: Job, up: Sequence[Step], requests: ExclusiveRequests) -> Encounters:
-    if requests:
-        return run_beside_readers(job, up, requests)
-    return Encounters((), run_child(job, up).failure)
+    return found, Return(back, again)

@@ -1,21 +1,18 @@
-"""Impact of a rehearsal: locks and waits of each revision and table."""
+"""Impact of a rehearsal: locks and waits of each revision and table, and the findings over a limit."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipestate.rehearse.trace import Failure, GateOutcome, Statement
+from pipestate.rehearse.child_process import Failure, GateOutcome, Statement
 from pipestate.rehearse.writes import Writes
 from pipestate.verify.report import PhaseReport
 
 # Lock modes, from the weakest to the strongest.
 MODES = (
-    "RowShareLock",
-    "RowExclusiveLock",
-    "ShareUpdateExclusiveLock",
-    "ShareLock",
-    "ShareRowExclusiveLock",
-    "ExclusiveLock",
-    "AccessExclusiveLock",
+    *("RowShareLock", "RowExclusiveLock", "ShareUpdateExclusiveLock", "ShareLock"),
+    *("ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"),
 )
 STRONGEST = MODES[-1]
 NOISE_FACTOR = 5
@@ -107,6 +104,12 @@ class TableImpact:
     def is_in_the_way(self) -> bool:
         """Tell whether writers, readers, or updates of the same rows may wait for it."""
         return any(mode != "ShareUpdateExclusiveLock" for mode in self.modes)
+
+    @property
+    def is_kept_for_later(self) -> bool:
+        """Tell whether a statement of a later revision took most of the time."""
+        taken, spent = self.taken_by, self.spent_by
+        return bool(taken and spent and spent.revision != self.revision and spent.start >= taken.end)
 
     @property
     def patience_ms(self) -> float:
@@ -232,3 +235,144 @@ class Rehearsal:
             return self.failure.exit_code
         returned = self.returned is None or self.returned.ok
         return 1 if self.findings or self.writes.broken or not returned else 0
+
+
+# Findings: figures over the limit, their causes, and the replacement to write.
+
+WORTH_TELLING = 10  # statements with a smaller fraction of the wait are not listed
+UNBOUNDED = (
+    "asks for ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction everybody waits for its end",
+    "pipestate.ddl.lock_tables(...) first: it asks briefly, again and again",
+)
+LONG_TIMEOUT = (
+    "asks for ACCESS EXCLUSIVE with a lock_timeout above the limit: so long everybody may wait behind it",
+    UNBOUNDED[1],
+)
+CAUSES = (
+    (
+        r"^\s*create\s+(unique\s+)?index\s+(?!concurrently\b)",
+        "builds an index under a lock that stops writers",
+        "pipestate.ddl.create_index (CONCURRENTLY)",
+    ),
+    (
+        r'\badd\s+(constraint\s+("[^"]+"|\S+)\s+)?(check|foreign\s+key)\b(?!.*\bnot\s+valid\b)',
+        "validates a constraint under its lock",
+        "pipestate.ddl.add_checks or add_foreign_key: NOT VALID first, then VALIDATE",
+    ),
+    (
+        r'\badd\s+(constraint\s+("[^"]+"|\S+)\s+)?(unique|primary\s+key|exclude)\b(?!\s*using\s+index\b)',
+        "builds the index of a constraint under its lock",
+        "pipestate.ddl.create_index(..., unique=True), then ADD CONSTRAINT … USING INDEX",
+    ),
+    (
+        r"\balter\s+(column\s+)?\S+\s+set\s+not\s+null\b",
+        "reads the whole table under its lock for NOT NULL",
+        "pipestate.ddl.add_checks with `… IS NOT NULL` before it",
+    ),
+    (
+        r"\bvalidate\s+constraint\b",
+        "validates a constraint in the transaction that holds a stronger lock",
+        "pipestate.ddl.add_checks or add_foreign_key, which validate in a transaction of their own",
+    ),
+    (
+        r"^\s*(with\b.*)?\b(update|delete|insert|merge)\b",
+        "writes many rows in one transaction",
+        "a `-- backfill:` block and `pipestate backfill`, or pipestate.ddl.update_in_batches",
+    ),
+)
+REWRITES = (
+    (
+        r"\balter\s+(column\s+)?\S+\s+(set\s+data\s+)?type\b",
+        "rewrites the table under its lock",
+        "a new column with pipestate.ddl.add_columns, a backfill, and a Contract for the old one",
+    ),
+    (
+        r'\badd\s+(column\b|(?!(constraint|check|foreign|unique|primary|exclude|not|table)\b)[\w"])',
+        "rewrites the table under its lock, to compute the new column for each row",
+        "the column without its default, then ALTER COLUMN … SET DEFAULT, then a backfill of the rows that are there",
+    ),
+    (
+        "",
+        "rewrites the table under its lock",
+        "a new column and a backfill, or a time when nobody needs the table",
+    ),
+)
+OTHER = ("runs while the lock is held", "a revision of its own, and transaction_per_migration=True in env.py")
+LATER = (
+    "keeps its lock while a later revision runs",
+    "transaction_per_migration=True in env.py: then each revision ends with its locks",
+)
+BEYOND = (
+    f"locks a table of which production has more than {MOST_SCALED:.0f} times the rows: its time there is a guess",
+    "rehearse on a clone with at least a tenth of production's rows",
+)
+FILE = ("locks the whole file until it is over", "smaller revisions, or a time when nobody writes")
+
+
+def verdict(figure_ms: float, limit_ms: float) -> LimitVerdict:
+    """Compare an estimate with a limit.
+
+    >>> [str(verdict(figure, 500)) for figure in (249, 250, 1000, 1001)]
+    ['within', 'too close', 'too close', 'over']
+    """
+    if figure_ms < limit_ms / 2:
+        return LimitVerdict.WITHIN
+    return LimitVerdict.OVER if figure_ms > limit_ms * 2 else LimitVerdict.TOO_CLOSE
+
+
+def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
+    """List figures over the limit or too close to it; noise is neither.
+
+    On SQLite writers wait until a revision is over.
+    """
+    if made.locks_file:
+        found = (
+            LimitFinding(
+                each.revision,
+                "the file",
+                (each.slowest and each.slowest.source) or each.path,
+                *FILE,
+                verdict(each.duration_ms, limit_ms),
+            )
+            for each in made.revisions
+        )
+        return tuple(each for each in found if each.verdict is not LimitVerdict.WITHIN)
+    over = (each for table in made.tables for each in _findings(table, limit_ms, made.noise_floor_ms))
+    return tuple(dict.fromkeys(over))
+
+
+def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Iterator[LimitFinding]:
+    if table.bounded is False:
+        yield _finding(table, table.taken_by, UNBOUNDED, LimitVerdict.OVER)
+    elif table.patience_ms > limit_ms:
+        yield _finding(table, table.taken_by, LONG_TIMEOUT, LimitVerdict.OVER)
+    found = verdict(table.stall_ms * (table.scale or 1.0), limit_ms)
+    noise = table.stall_ms < noise_floor_ms and found is not LimitVerdict.OVER
+    if table.scale is None and found is not LimitVerdict.OVER:
+        if table.is_in_the_way:
+            yield _finding(table, table.taken_by, BEYOND, LimitVerdict.UNKNOWN)
+    elif found is not LimitVerdict.WITHIN and not noise:
+        main = table.spent_by or table.taken_by
+        yield _finding(table, main, LATER if table.is_kept_for_later else _cause(table, main) or OTHER, found)
+        for statement in table.statements:
+            cause = _cause(table, statement)
+            is_long = statement.duration_ms >= max(table.stall_ms / WORTH_TELLING, noise_floor_ms)
+            if statement != main and cause is not None and is_long:
+                yield _finding(table, statement, cause, found)
+
+
+def _cause(table: TableImpact, statement: Statement | None) -> tuple[str, str] | None:
+    """Find the slow operation of a statement under a lock; None for any other statement."""
+    sql = statement.sql if statement else ""
+    rewrites = table.rewritten and statement == (table.rewritten_by or table.spent_by)
+    causes = REWRITES if rewrites else CAUSES
+    return next(
+        ((what, instead) for pattern, what, instead in causes if re.search(f"(?is){pattern}", sql)), None
+    )
+
+
+def _finding(
+    table: TableImpact, by: Statement | None, words: tuple[str, str], found: LimitVerdict
+) -> LimitFinding:
+    source = (by.source if by else None) or ""
+    return LimitFinding(table.revision, table.table, source, *words, found)

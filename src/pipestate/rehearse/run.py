@@ -1,19 +1,43 @@
-"""Rehearsal: run the pending revisions on the clone, measure them beside the watcher, and judge them."""
+"""Rehearsal: run the pending revisions on the clone, measure them beside the watcher, and judge them.
+
+Production is only read: its figures, and the record of a rehearsal in its ledger.
+"""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+
+from sqlalchemy import URL, text
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
-from pipestate.database.engines import choose, engine_of
+from pipestate.database.connections import engine_of
 from pipestate.database.urls import shown
+from pipestate.ledger.record import Rehearsed, record_rehearsal
+from pipestate.ledger.state import require_ledger
+from pipestate.project.file_hashes import code_of, hash_files
 from pipestate.project.graph import Chain, Position, ends
 from pipestate.project.phases import resolve_opens
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
-from pipestate.rehearse.blocking_reader import find_exclusive_requests, run_beside_readers, with_encounters
-from pipestate.rehearse.child_process import Step, child, listen, refusal, require_told, run_child
+from pipestate.rehearse.blocking_reader import (
+    ScratchCopy,
+    find_exclusive_requests,
+    run_beside_readers,
+    scratch_copy,
+    with_encounters,
+)
+from pipestate.rehearse.child_process import (
+    Begins,
+    Step,
+    Trace,
+    child,
+    listen,
+    no_progress,
+    refusal,
+    require_told,
+    run_child,
+)
 from pipestate.rehearse.clone import (
     Job,
     Table,
@@ -25,23 +49,123 @@ from pipestate.rehearse.clone import (
     vacuum,
 )
 from pipestate.rehearse.contents import come_back, read_contents, require_way_back
-from pipestate.rehearse.impact import LimitFinding, PhaseOutcome, Rehearsal
-from pipestate.rehearse.judge import judge, judge_file
-from pipestate.rehearse.production import (
-    as_record,
-    beside_production,
-    files_of,
-    require_recordable,
-    write_record,
-)
-from pipestate.rehearse.scratch_copy import ScratchCopy, scratch_copy
-from pipestate.rehearse.trace import Begins, Trace, no_progress
+from pipestate.rehearse.impact import STRONGEST, PhaseOutcome, Rehearsal, judge
 from pipestate.rehearse.watch import Seen, Watcher
 from pipestate.rehearse.writes import Before, try_after, try_before
 from pipestate.runbook.files import every_runbook
 from pipestate.verify.report import Gate, PhaseReport
 from pipestate.verify.run import verify
 from pipestate.verify.select import find_phases
+
+OLDEST = text(
+    "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l "
+    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted "
+    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
+    "AND a.pid <> pg_backend_pid()"
+)
+# A table that was never analysed has -1 rows; before PostgreSQL 14, zero pages.
+ROWS = text(
+    "SELECT CASE WHEN relkind = 'p' OR pg_relation_size(oid) = 0 THEN 0 WHEN reltuples >= 0 AND relpages > 0 "
+    "THEN reltuples::int8 END AS rows, pg_table_size(oid) AS bytes FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)"
+)
+
+
+def oldest_transactions(production: URL, tables: Sequence[Table]) -> dict[str, float | None]:
+    """Return the age of production's oldest transaction on each table, in seconds, or None."""
+    with db.reader(production) as connection:
+        return {table.name: connection.execute(OLDEST, {"name": table.quoted}).scalar() for table in tables}
+
+
+def count_rows(production: URL, tables: Sequence[Table]) -> dict[str, int]:
+    """Return the planner's row count of each production table; if never analysed, an estimate by size."""
+    with db.reader(production) as connection:
+        found = {table: connection.execute(ROWS, {"name": table.quoted}).one_or_none() for table in tables}
+    return {table.name: _rows(table, row.rows, row.bytes) for table, row in found.items() if row is not None}
+
+
+def _rows(table: Table, rows: int | None, count: int) -> int:
+    """Estimate the rows from the size, at the clone's density; a file with content has at least one row.
+
+    >>> _rows(Table(1, "t", "t", rows=100, bytes=8192, file=None), None, 81920)
+    1000
+    """
+    return rows if rows is not None else max(1, table.rows * count // max(table.bytes, 1))
+
+
+def beside_production(production: URL, made: Rehearsal, tables: Sequence[Table]) -> Rehearsal:
+    """Add production's rows to the impact, and its oldest transaction on each locked table."""
+    locked = {each.table for each in made.tables if STRONGEST in each.modes}
+    touched = {each.table for each in made.tables}
+    known = count_rows(production, [table for table in tables if table.name in touched])
+    oldest = oldest_transactions(production, [table for table in tables if table.name in locked])
+    return replace(
+        made,
+        oldest=oldest,
+        revisions=tuple(
+            replace(
+                revision,
+                tables=tuple(
+                    replace(each, production_rows=known.get(each.table)) for each in revision.tables
+                ),
+            )
+            for revision in made.revisions
+        ),
+    )
+
+
+def require_recordable(job: Job) -> None:
+    """Refuse, before anything runs, a rehearsal that could not be recorded."""
+    with db.reader(_production(job)) as connection:
+        job.locate(connection)
+        require_ledger(connection)
+
+
+def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:
+    """Hash the code of the pending revisions before it runs; refuse unknown code."""
+    paths = {revision: job.chain.by_id[revision].path for revision in pending}
+    for revision, path in paths.items():
+        unknown = code_of(path).unknown
+        if unknown is not None:
+            raise ConfigError(
+                f"{revision} cannot be recorded: {unknown}, so a record could not say which code ran; "
+                "import it by name, or leave out --record"
+            )
+    return hash_files(paths)
+
+
+def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
+    """Build the ledger's row of a rehearsal; after a failure or a guess, no check passes."""
+    failed = made.failure is not None or bool(made.writes.broken)
+    return Rehearsed(
+        revision=made.before,
+        target=made.after,
+        files=dict(files),
+        clone=made.clone,
+        ok=made.exit_code == 0,
+        duration_ms=round(made.duration_ms, 1),
+        rows=made.rows,
+        longest_stall_ms=None if failed or made.beyond else round(made.longest_stall_ms, 1),
+        noise_ms=round(made.noise_ms, 1),
+        bounded=None if failed else made.bounded,
+        tables={table.table: table.rows for table in made.tables},
+        scale=None if made.beyond else max((table.scale or 1.0 for table in made.tables), default=1.0),
+    )
+
+
+def write_record(job: Job, done: Rehearsed) -> None:
+    """Write the result into production's ledger."""
+    with db.writer(_production(job)) as connection:
+        job.locate(connection)
+        record_rehearsal(connection, done)
+
+
+def _production(job: Job) -> URL:
+    if job.production is None:
+        raise ConfigError(
+            "--record writes into production's ledger, and no production is known: name it with --database-url"
+        )
+    return job.production
+
 
 Say = Callable[[str], None]
 SEEN_OTHERWISE = "--there-and-back tries it"
@@ -52,14 +176,33 @@ def measure(
 ) -> Rehearsal:
     """Upgrade the clone and return the impact; raise if no revision began."""
     start = time.monotonic()
-    seen = choose(SEE, job.clone)(job, steps, tables, trace)
+    seen = _watched(job, steps, tables, trace)
     if not trace.begun and trace.failure is not None:
         raise refusal(trace)
-    made = _put_together(job, position, trace, seen, tables)
-    return replace(made, duration_ms=(time.monotonic() - start) * 1000)
+    vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
+    return Rehearsal(
+        job.clone_name,
+        server_version(job.clone),
+        position.current,
+        job.where(),
+        (time.monotonic() - start) * 1000,
+        seen.noise_s * 1000,
+        attribute(trace, seen, tables),
+        trace.failure,
+        seen.not_probed,
+        tuple(sorted(table.name for table in tables if table.oid in vacuumed)),
+        shown(job.production) if job.production is not None else None,
+        rows=sum(table.rows for table in tables),
+        locks_file=engine_of(job.clone).IS_FILE,
+    )
 
 
 def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
+    """Follow the child beside a watcher; SQLite needs none, because it locks the whole file."""
+    if engine_of(job.clone).IS_FILE:
+        with child(job, steps, measured=True) as process:
+            listen(process, trace)
+        return Seen()
     watcher = Watcher(job.clone, tables, trace)
     try:
         with child(job, steps, measured=True) as process:
@@ -68,40 +211,6 @@ def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Tr
             return seen
     finally:
         watcher.close()
-
-
-def _listened(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
-    """Follow the child without a watcher: SQLite locks the whole file."""
-    del tables
-    with child(job, steps, measured=True) as process:
-        listen(process, trace)
-    return Seen()
-
-
-SEE = {"postgresql": _watched, "sqlite": _listened}
-
-
-def _put_together(
-    job: Job, position: Position, trace: Trace, seen: Seen, tables: Sequence[Table]
-) -> Rehearsal:
-    revisions = attribute(trace, seen, tables)
-    names = {table.oid: table.name for table in tables}
-    vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
-    return Rehearsal(
-        job.clone_name,
-        server_version(job.clone),
-        position.current,
-        job.where(),
-        0.0,
-        seen.noise_s * 1000,
-        revisions,
-        trace.failure,
-        seen.not_probed,
-        tuple(sorted(names[oid] for oid in vacuumed)),
-        shown(job.production) if job.production is not None else None,
-        rows=sum(table.rows for table in tables),
-        locks_file=engine_of(job.clone).IS_FILE,
-    )
 
 
 def rehearse(
@@ -135,7 +244,8 @@ def rehearse(
         made = _rehearsed(job, position, steps, tables, before, down, say, begins)
     if job.production is not None and tables:
         made = beside_production(job.production, made, tables)
-    made = replace(made, limit_ms=limit_ms, findings=_judged(made, limit_ms))
+    if limit_ms is not None:
+        made = replace(made, limit_ms=limit_ms, findings=judge(made, limit_ms))
     if record:
         write_record(job, as_record(made, files))
     return made
@@ -181,7 +291,12 @@ def _rehearsed(
 ) -> Rehearsal:
     phases = _verified(job)
     before = read_contents(job.clone) if down is not None else None
-    with _copied(job, down, say) as copy:
+    copies = (
+        not engine_of(job.clone).IS_FILE and down is None
+    )  # else the rehearsal returns to this state anyway
+    if copies:
+        say("a copy of the clone, for a second run beside a blocking reader")
+    with scratch_copy(job.clone) if copies else nullcontext(ScratchCopy(None)) as copy:
         targets = ", ".join(target for _, target in steps)
         say(f"upgrading the clone from {position.current or 'base'} to {targets}")
         made = measure(job, position, steps, tables, Trace(begins=begins))
@@ -190,14 +305,20 @@ def _rehearsed(
             return made
         if writes.samples or writes.empty:
             made = replace(made, writes=try_after(job.clone, writes))
+        requests = find_exclusive_requests(made.revisions, tables)
         if down is not None and before is not None:
             say(f"back to {down[1]}, and up again beside a blocking reader")
-            requests = find_exclusive_requests(made.revisions, tables)
-            encounters, returned = come_back(job, down, steps, before, requests)
-            return replace(
-                made, revisions=with_encounters(made.revisions, encounters, tables), returned=returned
-            )
-        return _beside_readers(job, steps, made, tables, copy, say)
+            found, returned = come_back(job, down, steps, before, requests)
+            made = replace(made, returned=returned)
+        elif copy.url is None or not requests:
+            reason = f"{copy.why_not}; {SEEN_OTHERWISE}" if copy.why_not and requests else None
+            return replace(made, not_tried=reason)
+        else:
+            say("upgrading the copy, beside a blocking reader")
+            found, failure = run_beside_readers(replace(job, clone=copy.url), steps, requests)
+            if failure is not None:
+                made = replace(made, not_tried=f"the second run stopped: {failure.message}")
+        return replace(made, revisions=with_encounters(made.revisions, found, tables))
 
 
 def _verified(job: Job) -> dict[str, PhaseReport]:
@@ -228,37 +349,3 @@ def _prepared(job: Job, say: Say) -> tuple[list[Table], Before]:
     say("VACUUM ANALYZE of the clone")
     vacuum(job.clone)
     return tables_of(job.clone), before
-
-
-@contextmanager
-def _copied(job: Job, down: Step | None, say: Say) -> Iterator[ScratchCopy]:
-    """Copy the clone in its present state, unless the rehearsal returns to it anyway."""
-    copies = not engine_of(job.clone).IS_FILE and down is None
-    if copies:
-        say("a copy of the clone, for a second run beside a blocking reader")
-    with scratch_copy(job.clone) if copies else nullcontext(ScratchCopy(None)) as copy:
-        yield copy
-
-
-def _beside_readers(
-    job: Job, steps: Sequence[Step], made: Rehearsal, tables: Sequence[Table], copy: ScratchCopy, say: Say
-) -> Rehearsal:
-    """Run the upgrade once more on the copy, beside blocking readers of the tables it locks."""
-    requests = find_exclusive_requests(made.revisions, tables)
-    if copy.url is None or not requests:
-        reason = f"{copy.why_not}; {SEEN_OTHERWISE}" if copy.why_not and requests else None
-        return replace(made, not_tried=reason)
-    say("upgrading the copy, beside a blocking reader")
-    second = run_beside_readers(replace(job, clone=copy.url), steps, requests)
-    made = replace(made, revisions=with_encounters(made.revisions, second.encounters, tables))
-    if second.failure is None:
-        return made
-    return replace(made, not_tried=f"the second run stopped: {second.failure.message}")
-
-
-def _judged(made: Rehearsal, limit_ms: float | None) -> tuple[LimitFinding, ...]:
-    if limit_ms is None:
-        return ()
-    if made.locks_file:
-        return judge_file(made.revisions, limit_ms)
-    return judge(made.revisions, limit_ms, made.noise_floor_ms)

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
+from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, sqlstate
-from pipestate.database.engines import engine_of
 from pipestate.database.urls import shown
 from pipestate.rehearse.clone import HIDDEN_COLUMN
 from pipestate.runbook.statement import statements, tokens

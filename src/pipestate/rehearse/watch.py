@@ -4,18 +4,174 @@
 - For each probed table, `BEGIN; LOCK …; ROLLBACK` requests a writer's lock and a reader's. The interval is 5 ms
   while the migration holds a blocking lock, else 100 ms. Each probe is one message, and releases its lock at once.
 - Some rows of each table that the migration writes to are read every 20 ms, to see whether one is locked.
+
+Polled connections serve it: one message at a time on each, many connections in one loop.
 """
 
+import json
+import os
+import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg2
+from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
 from sqlalchemy import URL
 
-from pipestate.rehearse.clone import Table
-from pipestate.rehearse.polled import PolledConnection, RepeatedMessage, Rows, follow
-from pipestate.rehearse.trace import Trace
+from pipestate.core.errors import Unreachable
+from pipestate.database.urls import shown, without_secrets
+from pipestate.rehearse.child_process import Trace
+from pipestate.rehearse.clone import HALF_MIGRATED, Table
+
+Rows = list[tuple[Any, ...]]
+
+
+class PolledConnection:
+    """A polled connection of psycopg2."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        arguments = url.get_dialect()().create_connect_args(url)[1]
+        with _translate_errors(url):
+            self.driver: Any = psycopg2.connect(
+                **arguments, async_=1, application_name="pipestate rehearse", connect_timeout=10
+            )
+            self._wait()
+            self.cursor = self.driver.cursor()
+
+    @property
+    def pid(self) -> int:
+        return int(self.driver.get_backend_pid())
+
+    def fileno(self) -> int:
+        return int(self.driver.fileno())
+
+    def send(self, message: str) -> None:
+        """Send one message; `is_ready` tells when its answer has arrived."""
+        self.cursor.execute(message)
+
+    def is_ready(self) -> bool:
+        """Tell whether the answer has arrived; raise the server's error."""
+        return bool(self.driver.poll() == POLL_OK)
+
+    def _wait(self) -> None:
+        while (state := self.driver.poll()) != POLL_OK:
+            select.select(
+                [self] if state == POLL_READ else [], [self] if state == POLL_WRITE else [], [], 0.5
+            )
+
+    def ask(self, message: str) -> Rows:
+        """Send a message and wait for its rows."""
+        with _translate_errors(self.url):
+            self.send(message)
+            self._wait()
+            return self.rows()
+
+    def refusal(self, message: str) -> str | None:
+        """Send a message; return the server's error, or None."""
+        try:
+            self.send(message)
+            self._wait()
+        except psycopg2.Error as error:
+            if self.driver.closed or error.pgcode is None:
+                raise lost(self.url, error) from error
+            return str(error).strip().partition("\n")[0]
+        return None
+
+    def rows(self) -> Rows:
+        return list(self.cursor.fetchall()) if self.cursor.description else []
+
+    def close(self) -> None:
+        self.driver.close()
+
+
+@contextmanager
+def _translate_errors(url: URL) -> Iterator[None]:
+    """Turn the driver's error into one sentence without a password."""
+    try:
+        yield
+    except psycopg2.Error as error:
+        raise lost(url, error) from error
+
+
+def lost(url: URL, error: psycopg2.Error) -> Unreachable:
+    """Build the error of a clone that does not answer."""
+    reason = without_secrets(" ".join(str(error).split()), url)
+    return Unreachable(f"the clone {shown(url)} does not answer: {reason}; {HALF_MIGRATED}")
+
+
+@dataclass(slots=True)
+class RepeatedMessage:
+    """A message that is sent repeatedly on one connection, and the function for its answers.
+
+    `take` gets the rows with the times of sending and answering. A task that the server refuses ends, with its reason.
+    """
+
+    line: PolledConnection
+    message: str
+    every: float
+    take: Callable[[Rows, float, float], None]
+    due: float = 0.0
+    sent: float | None = None
+    ended: str | None = None
+    paused: bool = False
+
+    def send_when_due(self, now: float) -> None:
+        if self.sent is None and self.ended is None and not self.paused and now >= self.due:
+            self.sent = now
+            self.line.send(self.message)
+
+    def poll(self) -> None:
+        """Take the answer, if it has arrived."""
+        if self.sent is None:
+            return
+        try:
+            if not self.line.is_ready():
+                return
+            rows: Rows = self.line.rows()
+        except psycopg2.Error as error:
+            if self.line.driver.closed or error.pgcode is None:
+                raise lost(self.line.url, error) from error
+            self.ended, rows = str(error).strip(), []
+        now, sent = time.monotonic(), self.sent
+        self.sent, self.due = None, max(sent + self.every, now)
+        self.take(rows, sent, now)
+
+
+def run_tasks(tasks: Sequence[RepeatedMessage], more: Any, *, longest_s: float = 0.02) -> bool:
+    """Send due messages, wait for the next answer, take answers; return True if `more` can be read."""
+    now = time.monotonic()
+    for task in tasks:
+        task.send_when_due(now)
+    busy = [task.line for task in tasks if task.sent is not None]
+    next_due = min(
+        (task.due for task in tasks if task.sent is None and not task.paused), default=now + longest_s
+    )
+    wait = min(max(next_due - now, 0.001), longest_s)
+    ready = select.select([more, *busy], [], [], wait)[0]
+    for task in tasks:
+        if task.line in ready:
+            task.poll()
+    return more in ready
+
+
+def follow(pipe: Any, tasks: Sequence[RepeatedMessage], take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Run tasks until the child closes `pipe`, which carries its messages, one per line."""
+    os.set_blocking(pipe.fileno(), False)
+    rest = b""
+    while True:
+        if not run_tasks(tasks, pipe):
+            continue
+        read = pipe.read()
+        if read == b"":
+            return
+        *lines, rest = (rest + (read or b"")).split(b"\n")
+        for line in lines:
+            take(json.loads(line))
+
 
 PROBED_TABLES = 16
 SAMPLED_ROWS = 100
@@ -99,17 +255,17 @@ class Watcher:
         percent = min(100.0, 100.0 * SAMPLED_ROWS * 10 / max(table.rows, 1))
         line = self._line()
         sample = SAMPLE.format(table=table.quoted, percent=percent, most=SAMPLED_ROWS)
-        readable = (
-            table.rows > 0 and line.refusal(sample) is None
-        )  # the probes report why this role cannot read a table
+        readable = table.rows > 0 and line.refusal(sample) is None  # the probes report the reason
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
             line.ask(ROWS.format(table=table.quoted, places=places))
-            task = RepeatedMessage(
-                line, "EXECUTE pipestate_rows", SAMPLE_S, lambda *answer: None, paused=True
+            self.rows[table.oid] = RepeatedMessage(
+                line,
+                "EXECUTE pipestate_rows",
+                SAMPLE_S,
+                lambda rows, _sent, now: self._take_rows(table.oid, rows, now),
+                paused=True,
             )
-            task.take = lambda rows, sent, now: self._take_rows(table.oid, rows, now)
-            self.rows[table.oid] = task
 
     def _asks(self, table: Table, mode: str) -> RepeatedMessage:
         def take(_rows: Rows, sent: float, now: float) -> None:

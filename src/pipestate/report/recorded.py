@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from pipestate.ledger.history import in_utc
-from pipestate.ledger.tables import ledger_on
+from pipestate.ledger.tables import in_utc, ledger_on
 from pipestate.report.series import (
     MOST_POINTS,
     Point,

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipestate.core.text import html, many
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.project.find import Calls
 from pipestate.status.model import Day, DayState, PhaseStatus, RunbookStatus, Status
 from pipestate.verify.report import Gate

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipestate.core.errors import ConfigError, RunbookError
-from pipestate.core.paths import from_here
+from pipestate.core.text import from_here
 from pipestate.runbook.model import Runbook
 
 SUFFIX = ".sqlite.md"

@@ -7,8 +7,7 @@ from itertools import groupby
 
 from sqlalchemy import URL, Connection, DateTime, literal_column, select
 
-from pipestate.ledger.history import in_utc
-from pipestate.ledger.tables import CLOCK
+from pipestate.ledger.tables import CLOCK, in_utc
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.status.ledger import Recorded, read_ledger, stand

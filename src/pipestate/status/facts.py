@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from pipestate.ledger.history import EARLIEST, in_utc
+from pipestate.ledger.history import EARLIEST
 from pipestate.ledger.record import REHEARSE
+from pipestate.ledger.tables import in_utc
 from pipestate.project.file_hashes import hash_files
 from pipestate.runbook.model import Check
 from pipestate.runbook.statement import tokens

@@ -11,9 +11,9 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.drift import Drift, read_drift
-from pipestate.ledger.history import in_utc
 from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
 from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
+from pipestate.ledger.tables import in_utc
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.status.facts import read_backfills, read_observations, read_rehearsals
 from pipestate.status.model import (

@@ -23,10 +23,10 @@ from sqlalchemy import (
 )
 from sqlalchemy import table as table_of
 
-from pipestate.database.engines import choose
-from pipestate.ledger.history import EARLIEST, LATEST, in_utc
+from pipestate.database.connections import choose
+from pipestate.ledger.history import EARLIEST, LATEST
 from pipestate.ledger.record import Event
-from pipestate.ledger.tables import NAMING, Ledger, ledger_on
+from pipestate.ledger.tables import NAMING, Ledger, in_utc, ledger_on
 from pipestate.status.model import ClosedRecord, Day, DayState, FailedCheck, Forced, Held
 
 # Older records are left to `pipestate history`: each query reads a bounded part of an index.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.project.file_hashes import hash_files
 from pipestate.runbook.model import Check, SignOff
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, DBAPIError
 
 from pipestate.database import connections as db
+from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
-from pipestate.database.engines import engine_of
 from pipestate.database.interrupt import is_stopped
 from pipestate.runbook.statement import explains
 from pipestate.runbook.variants import ledger_names

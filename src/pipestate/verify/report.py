@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pipestate.core.paths import place
-from pipestate.core.text import many, plain
+from pipestate.core.text import many, place, plain
 from pipestate.runbook.model import Advice, Level
 from pipestate.verify.values import Json, shortened
 

@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection
 
 from pipestate.core.progress import Checking, unwatched
 from pipestate.database import connections as db
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.database.urls import shown
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Advice, Check, Phase, Runbook, SignOff, View

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from pipestate.core.errors import Unreachable
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.verify.ledger_owner import IS_MEMBER, ME
 
 SUPERUSER = (

@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate.database import connections as db
-from pipestate.ledger.drift import record_schema
+from pipestate.ledger.record import record_schema
 from pipestate.project.find import Project
 from support.fleets import Tenants, asked
 from support.servers import Database

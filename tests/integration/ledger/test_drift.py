@@ -7,8 +7,9 @@ import pytest
 
 from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
-from pipestate.ledger.drift import read_drift, record_schema
+from pipestate.ledger.drift import read_drift
 from pipestate.ledger.install import install
+from pipestate.ledger.record import record_schema
 from support.alembic_runs import Chain, psql
 from support.servers import Database, Postgres
 from support.shop_project import Shop, open_shop

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestate.ledger.record import Rehearsed, adopt, record_rehearsal, record_report
-from pipestate.ledger.signoffs import SignOffRequest, attest
+from pipestate.ledger.record import Rehearsed, SignOffRequest, adopt, attest, record_rehearsal, record_report
 from pipestate.ledger.state import foreign_warning
 from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff

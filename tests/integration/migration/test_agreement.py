@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 from sqlalchemy import Connection, text
 
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.ledger.install import install
 from pipestate.runbook.criterion import parse_requirement
 from pipestate.verify.judge import judge

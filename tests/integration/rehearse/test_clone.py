@@ -4,11 +4,10 @@ from time import monotonic
 import pytest
 
 from pipestate.core.errors import Unreachable
+from pipestate.rehearse.child_process import Trace
 from pipestate.rehearse.clone import tables_of, vacuum
-from pipestate.rehearse.polled import PolledConnection, RepeatedMessage, run_tasks
-from pipestate.rehearse.production import oldest_transactions
-from pipestate.rehearse.trace import Trace
-from pipestate.rehearse.watch import WRITER, Watcher
+from pipestate.rehearse.run import oldest_transactions
+from pipestate.rehearse.watch import WRITER, PolledConnection, RepeatedMessage, Watcher, run_tasks
 from support.servers import Database
 
 ODD = (

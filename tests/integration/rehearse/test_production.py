@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from pipestate.rehearse.clone import tables_of
-from pipestate.rehearse.production import count_rows
+from pipestate.rehearse.run import count_rows
 from support.servers import Database
 
 

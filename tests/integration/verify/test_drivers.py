@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Connection
 
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.verify.read import read
 from pipestate.verify.values import QueryFailed, json_safe
 from support.driver_connections import connected

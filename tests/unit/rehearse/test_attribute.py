@@ -1,9 +1,9 @@
 """Statements, sightings and waits as they would be, on a clock that begins at 0."""
 
 from pipestate.rehearse.attribute import attribute
+from pipestate.rehearse.child_process import Begun, GateOutcome, Lock, Statement, Trace
 from pipestate.rehearse.clone import Server, Table
 from pipestate.rehearse.impact import TableImpact
-from pipestate.rehearse.trace import Begun, GateOutcome, Lock, Statement, Trace
 from pipestate.rehearse.watch import READER, WRITER, Seen, Sighting, Wait
 
 ORDERS = Table(20000, "public.orders", "orders", 1000, 8192, 20000)

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from pipestate.cli.formats.rows import rows_table
 from pipestate.cli.formats.text import answer, database_line, hanging, next_command, took, without_first_row
-from pipestate.core.paths import place
-from pipestate.core.text import many, plain
+from pipestate.core.text import many, place, plain
 from pipestate.project.find import Calls
 from pipestate.verify.report import Gate, Outcome, PhaseReport, Report, RunbookReport, Verdict, advice_line
 

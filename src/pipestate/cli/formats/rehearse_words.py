@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pipestate.core.text import duration, many, size
+from pipestate.rehearse.child_process import GateOutcome, Statement
 from pipestate.rehearse.impact import (
     MOST_SCALED,
     STRONGEST,
@@ -15,7 +16,6 @@ from pipestate.rehearse.impact import (
     Return,
     TableImpact,
 )
-from pipestate.rehearse.trace import GateOutcome, Statement
 from pipestate.rehearse.writes import BrokenWrite
 from pipestate.verify.report import Gate, PhaseReport
 

@@ -3,8 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-from pipestate.core.paths import from_here
-from pipestate.core.text import plain_lines
+from pipestate.core.text import from_here, plain_lines
 from pipestate.project.find import Calls, Named
 from pipestate.project.scaffold.contract import Contracted
 from pipestate.project.scaffold.draft import Draft

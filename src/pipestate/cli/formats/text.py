@@ -9,9 +9,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipestate.cli.formats.json import instant
-from pipestate.core.paths import shorter_path
-from pipestate.core.text import many, plain
-from pipestate.database.engines import engine_of
+from pipestate.core.text import many, plain, shorter_path
+from pipestate.database.connections import engine_of
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.project.find import Calls
 from pipestate.verify.report import DatabaseInfo, Gate, Report, Verdict, count_closing

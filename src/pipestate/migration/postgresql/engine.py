@@ -41,7 +41,6 @@ from pipestate.migration.postgresql.session import (
     broken_references,
     hold_lock,
     is_new,
-    is_same,
     open_session,
     require_recordable,
     write_head,

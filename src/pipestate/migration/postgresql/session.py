@@ -1,14 +1,12 @@
 """A migration on PostgreSQL: its session, the lock that keeps others out, and the head of a script for psql."""
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from alembic.runtime.migration import MigrationContext, RevisionStep
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, Connection
 
-from pipestate.database import connections as db
 from pipestate.ledger.state import look, require_trusted
 from pipestate.migration import sql
 from pipestate.migration.alembic import version_table
@@ -31,12 +29,6 @@ SESSION = {
 }
 HEAD = r"""-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
 \set ON_ERROR_STOP on"""
-# An advisory lock belongs to one database: a session that sees it is connected to the same one.
-SEES_LOCK = text(
-    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database "
-    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
-    "AND d.datname = pg_catalog.current_database())"
-)
 # Use the oid: a name in a schema that this role may not use is an error.
 _MAY_WRITE = """SELECT current_user::text AS me, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
       AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT') AS may
@@ -104,14 +96,6 @@ def is_new(url: URL) -> bool:
     """Return False: connecting to a server creates no database."""
     del url
     return False
-
-
-def is_same(connection: Connection, url: URL) -> bool:
-    """Say whether a connection is to this database: it sees an advisory lock that is held there."""
-    high, low = secrets.randbits(31), secrets.randbits(31)
-    with db.writer(url) as ours:
-        ours.execute(text("SELECT pg_advisory_xact_lock(:high, :low)"), {"high": high, "low": low})
-        return bool(connection.execute(SEES_LOCK, {"high": high, "low": low}).scalar())
 
 
 def write_head(migration: MigrationContext) -> None:

@@ -37,7 +37,6 @@ from pipestate.migration.sqlite.session import (
     broken_references,
     hold_lock,
     is_new,
-    is_same,
     open_session,
     require_recordable,
     write_head,

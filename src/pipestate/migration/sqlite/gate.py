@@ -8,8 +8,8 @@ from urllib.parse import quote
 from alembic import op
 from sqlalchemy import Connection, inspect
 
+from pipestate.database.connections import engine_of
 from pipestate.database.drivers import on_sqlite
-from pipestate.database.engines import engine_of
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql

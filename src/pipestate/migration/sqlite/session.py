@@ -60,14 +60,6 @@ def is_new(url: URL) -> bool:
     return bool(url.database) and not Path(str(url.database)).exists()
 
 
-def is_same(connection: Connection, url: URL) -> bool:
-    """Say whether a connection is to this file, in any spelling of its path."""
-    files = {name: file for _, name, file in connection.exec_driver_sql("PRAGMA database_list")}
-    named = "" if url.database in (None, "", ":memory:") else str(url.database)
-    here = str(files.get("main") or "")
-    return named == here or (bool(named and here) and Path(named).resolve() == Path(here).resolve())
-
-
 def write_head(migration: MigrationContext) -> None:
     """Write nothing: a script for SQLite has only its statements."""
     del migration

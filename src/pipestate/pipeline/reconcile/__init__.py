@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.pipeline.planning import Plan, Result
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Queues

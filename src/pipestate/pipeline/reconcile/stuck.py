@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
 from pipestate.pipeline.queues.config import SECTION
 from pipestate.pipeline.schema import pipeline_claim, sites
 from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, THRESHOLD_HOURS, UnknownSite, step_of

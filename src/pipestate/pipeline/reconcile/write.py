@@ -8,8 +8,9 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.postgresql import begin_writing
-from pipestate.ledger.history import Entry, Source, Wanted, in_utc
+from pipestate.ledger.history import Entry, Source, Wanted
 from pipestate.ledger.record import who
+from pipestate.ledger.tables import in_utc
 from pipestate.pipeline.counters.finish import forget_claim, record_claim
 from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.port import Queues

@@ -12,7 +12,7 @@ from string import Template
 from zoneinfo import ZoneInfo
 
 from pipestate.core.errors import ConfigError
-from pipestate.core.paths import from_here
+from pipestate.core.text import from_here
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Revision
 from pipestate.project.scaffold.draft import Draft, Name, Value, call, refuse_existing, text

@@ -13,8 +13,7 @@ from sqlalchemy import URL
 from pipestate.core.text import many
 from pipestate.database.embedded import UNSAFE
 from pipestate.ledger.tables import SCHEMA
-from pipestate.rehearse.copying.inventory import Counter, Inventory
-from pipestate.rehearse.copying.session import ask, quoted, session
+from pipestate.rehearse.copying.snapshot import Counter, Inventory, ask, quoted, session
 from pipestate.verify.ledger_owner import ARCHIVE
 
 ICU, BUILTIN = "i", "b"

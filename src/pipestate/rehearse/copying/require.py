@@ -17,7 +17,7 @@ from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import SCHEMA
 from pipestate.project.graph import Chain
 from pipestate.project.version_table import Locator
-from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
+from pipestate.rehearse.copying.snapshot import Extension, Inventory, Relation
 from pipestate.verify.ledger_owner import ARCHIVE
 
 SHOWN = 3
@@ -107,11 +107,6 @@ def require_copyable(found: Inventory, wanted: WantedClone) -> int:
     return version
 
 
-def unreadable_archives(found: Inventory) -> list[Relation]:
-    """List the unreadable archived tables: pending revisions do not need them."""
-    return [each for each in found.relations if not each.is_readable and each.schema == ARCHIVE]
-
-
 def missing_extensions(found: Inventory, version: int) -> list[Extension]:
     """List the extensions that the embedded server lacks."""
     there = embedded_extensions(version)
@@ -120,7 +115,7 @@ def missing_extensions(found: Inventory, version: int) -> list[Extension]:
 
 def tables_with_rows(found: Inventory, wanted: WantedClone) -> list[Relation]:
     """List the tables to copy with their rows; with `schema_only`, the version table and the ledger."""
-    left_out = {each.oid for each in (*unreadable_archives(found), *_unreachable(found))}
+    left_out = {each.oid for each in (*found.unreadable_archives, *_unreachable(found))}
     return [
         each
         for each in found.relations
@@ -138,7 +133,7 @@ def rows_wanted(found: Inventory, wanted: WantedClone) -> list[str]:
         included = [f"--table={name}" for name in names]
     else:
         included = ["--no-unlogged-table-data"] if found.in_recovery else []
-        included += [f"--exclude-table={each.quoted}" for each in unreadable_archives(found)]
+        included += [f"--exclude-table={each.quoted}" for each in found.unreadable_archives]
         included += [f"--exclude-table-data={name}" for name in found.extension_tables]
     unread = [f"--exclude-table-data={each.quoted}" for each in found.counters if not each.is_readable]
     return included + unread
@@ -153,7 +148,7 @@ def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[st
         yield f"extensions that the embedded server does not have and no object depends on: {names}"
     if found.foreign_tables:
         yield f"the rows of foreign tables, which cannot be asked there: {_named(found.foreign_tables)}"
-    if archives := unreadable_archives(found):
+    if archives := found.unreadable_archives:
         yield f"archives that {found.role} may not read: {_named([each.name for each in archives])}"
     if unlogged := _unreachable(found):
         yield f"the rows of unlogged tables, which a standby has not: {_named([each.name for each in unlogged])}"

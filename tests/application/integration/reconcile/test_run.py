@@ -10,7 +10,7 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.pipeline import UnknownSite
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.reconcile import apply, reconcile_lock, run
-from pipestate.schema import sites as sites_table
+from pipestate.pipeline.schema import sites as sites_table
 from support.alembic_runs import Chain
 from support.queues import QueueBed
 from support.servers import Database

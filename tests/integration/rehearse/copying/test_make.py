@@ -13,11 +13,9 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.interrupt import Interrupted
 from pipestate.rehearse.contents import Contents, differences, read_contents
-from pipestate.rehearse.copying.inventory import Inventory, read_inventory
 from pipestate.rehearse.copying.make import CopyOutput, cloned
 from pipestate.rehearse.copying.require import WantedClone
-from pipestate.rehearse.copying.session import ask
-from pipestate.rehearse.copying.snapshot import snapshot
+from pipestate.rehearse.copying.snapshot import Inventory, ask, read_inventory, snapshot
 from support.odd_production import drop_odd, make_odd
 from support.servers import Database, Postgres
 

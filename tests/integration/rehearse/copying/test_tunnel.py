@@ -7,7 +7,8 @@ import pytest
 
 from pipestate.core.errors import Unreachable
 from pipestate.database.embedded import embedded_versions
-from pipestate.rehearse.copying.session import run_program, session, way_to
+from pipestate.rehearse.copying.programs import run_program, way_to
+from pipestate.rehearse.copying.snapshot import session
 from pipestate.rehearse.copying.tunnel import tls_context
 from support.servers import Database
 from support.tls_proxy import CERTIFICATE, tls_front

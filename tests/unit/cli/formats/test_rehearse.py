@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from pipestate.cli.formats.compat import compat_as_lines, compat_as_markdown
 from pipestate.cli.formats.rehearse import rehearsal_as_lines, rehearsal_as_markdown
 from pipestate.cli.rehearse import WIDEST
+from pipestate.rehearse.child_process import Failure, GateOutcome
 from pipestate.rehearse.compat import Compat, StatementResult
 from pipestate.rehearse.impact import (
     LimitFinding,
@@ -21,7 +22,6 @@ from pipestate.rehearse.impact import (
     RevisionImpact,
 )
 from pipestate.rehearse.statements import Reason
-from pipestate.rehearse.trace import Failure, GateOutcome
 from pipestate.rehearse.writes import BrokenWrite, Writes
 from pipestate.verify.report import Gate, PhaseReport
 from support.alembic_runs import ROOT

@@ -4,8 +4,8 @@ import pytest
 
 from pipestate.core.errors import ConfigError
 from pipestate.rehearse.copying import require
-from pipestate.rehearse.copying.inventory import Extension, Inventory, Relation
 from pipestate.rehearse.copying.require import WantedClone, left_out, read_size, tables_with_rows
+from pipestate.rehearse.copying.snapshot import Extension, Inventory, Relation
 
 ALL, SCHEMA = WantedClone(2**30), WantedClone(2**30, schema_only=True)
 

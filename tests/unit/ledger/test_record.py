@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from pipestate.core.errors import ConfigError
-from pipestate.ledger.signoffs import find_signoff
+from pipestate.ledger.record import find_signoff
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
 

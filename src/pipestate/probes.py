@@ -1,18 +1,27 @@
 """Probes named in alembic.ini: they measure external systems for `observe`.
 
     [pipestate:observe]
-    backlog = command /usr/local/bin/backlog --total
+    backlog = command timeout=2m /usr/local/bin/backlog --total
+    files_left = command sh -c 'ls /srv/inbox | wc -l'
 
 A line is `source = probe options`. The probe is built in, or an entry point of the group `pipestate.probes`: a
 callable of the ini's path and the options. It returns numbers by name, or one number named after the source.
 An empty value selects the probe with the name of the source. Only `statements` reads the database itself.
+
+The built-in probe `command` runs a program that prints a number. Words are split like in a shell, but the program
+runs without one. Use `sh -c '…'` for shell syntax.
 """
 
 import math
+import os
+import re
+import shlex
+import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +30,99 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.core.plugins import probes
+from pipestate.core.text import parse_age, plain
 from pipestate.database.drivers import message
 from pipestate.project.find import Project
 from pipestate.project.graph import Position
 
 SECTION = "pipestate:observe"
-# Built-in names are reserved: an installed package cannot change the meaning of a line in the ini.
-OWN = {
-    "command": "pipestate.probes.command:probe",
-}
-
+TIMEOUT_S = 30.0
+LONGEST_LINE = 200
+_TIMEOUT = re.compile(r"timeout=(.*)")
 STATEMENTS = "statements"
 
 Probe = Callable[[Path, str], Any]
+
+
+def run_command(ini: Path, options: str) -> float:
+    """Run the program in the ini's directory, and return the printed number."""
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise ConfigError("a quotation mark is never closed: quote whole words, as in a shell") from error
+    timeout_s = TIMEOUT_S
+    if words and (found := _TIMEOUT.fullmatch(words[0])):
+        timeout_s = parse_age(found[1], option="timeout=", units="hms").total_seconds()
+        words = words[1:]
+    if not words:
+        raise ConfigError("write the command, for example timeout=30s /usr/local/bin/backlog --total")
+    code, out, err = _run_program(words, ini.resolve().parent if ini.is_file() else ini, timeout_s)
+    program = plain(words[0])
+    if code != 0:
+        raise Unreachable(f"{program} ended with {_ending(code)}{_first_line(err)}")
+    return _number(program, out, err)
+
+
+def _run_program(words: list[str], directory: Path, timeout_s: float) -> tuple[int, str, str]:
+    """Run a program until it ends or times out; its child processes end with it."""
+    try:
+        process = subprocess.Popen(
+            words,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"cannot run {plain(words[0])}: {plain(why)}") from error
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        _end(process)
+        raise Unreachable(f"{plain(words[0])} took longer than {timeout_s:g} s, and was ended") from error
+    except BaseException:  # Ctrl-C
+        _end(process)
+        raise
+    return process.returncode, out, err
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _number(program: str, out: str, err: str) -> float:
+    try:
+        number = float(out.strip())
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        printed = f"{plain(out.strip())[:LONGEST_LINE]!r}" if out.strip() else "nothing"
+        raise Unreachable(f"{program} printed {printed} instead of a number{_first_line(err)}")
+    return number
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _first_line(err: str) -> str:
+    """Return the first line of stderr, escaped for display.
+
+    >>> _first_line("\\n\\x1b[31mno\\nmore"), _first_line("")
+    (': \\\\x1b[31mno', '')
+    """
+    first = next((line.strip() for line in err.splitlines() if line.strip()), "")
+    return f": {plain(first)[:LONGEST_LINE]}" if first else ""
+
+
+# Built-in names are reserved: an installed package cannot change the meaning of a line in the ini.
+OWN: Mapping[str, Probe] = {"command": run_command}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +212,7 @@ def _ask(ini: Path, source: str, name: str, options: str) -> dict[str, float]:
 def _find(name: str) -> tuple[str, Probe]:
     """Load the probe of that name; return its title for messages, too."""
     if name in OWN:
-        module, _, attribute = OWN[name].partition(":")
-        return f"the probe {name}", getattr(import_module(module), attribute)
+        return f"the probe {name}", OWN[name]
     known = probes()
     if name not in known:
         raise ConfigError(

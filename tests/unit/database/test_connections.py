@@ -5,7 +5,7 @@ from sqlalchemy import URL, create_engine
 
 from pipestate.core.errors import ConfigError
 from pipestate.database import postgresql, sqlite
-from pipestate.database.engines import engine_of
+from pipestate.database.connections import engine_of
 from pipestate.migration.engine import engine_of as migrated_engine_of
 from pipestate.migration.failure import MigrationError
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.rehearse.recorder import LONG_S, Recorder, may_lock
+from pipestate.rehearse.child import LONG_S, Recorder, may_lock
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ The schema is kept in a file: its first half is restored before the rows, its se
 from pg_dump to psql, so that they are on the disk only once.
 """
 
+import os
 import re
+import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -16,10 +19,12 @@ from psycopg2.extensions import make_dsn
 from sqlalchemy import URL
 
 from pipestate.core.errors import Unreachable
+from pipestate.database.embedded import embedded_binaries
+from pipestate.database.postgresql import CONNECT_TIMEOUT_S
 from pipestate.database.urls import shown, without_secrets
 from pipestate.rehearse.copying.require import RECIPES
-from pipestate.rehearse.copying.session import last_line, program, run_program, way_to
-from pipestate.rehearse.copying.snapshot import Snapshot
+from pipestate.rehearse.copying.snapshot import Snapshot, ask
+from pipestate.rehearse.copying.tunnel import tunnel
 
 CHUNK = 2**18
 JOBS = 2
@@ -40,6 +45,8 @@ GRANTS = ("GRANT ", "REVOKE ", "ALTER DEFAULT PRIVILEGES ")
 EXTENSION = re.compile(r"^\d+; \d+ \d+ (?:COMMENT - EXTENSION|EXTENSION -) (.+?) *$")
 NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
 READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
+DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
+Done = subprocess.CompletedProcess[str]
 COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
@@ -53,13 +60,7 @@ class Dump:
 
 def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
     """Write the schema of the snapshot into the file."""
-    options = [
-        *DUMP,
-        "--format=custom",
-        "--schema-only",
-        f"--file={dump.file}",
-        f"--snapshot={moment.id}",
-    ]
+    options = [*DUMP, "--format=custom", "--schema-only", f"--file={dump.file}", f"--snapshot={moment.id}"]
     options += [f"--exclude-table={table}" for table in without]
     with way_to(moment.driver, dump.file.parent) as (where, secret):
         done = run_program(dump.version, "pg_dump", [*options, f"--dbname={where}"], secret)
@@ -158,3 +159,60 @@ def _text(file: IO[bytes]) -> str:
 
 def _dsn(clone: URL) -> str:
     return str(make_dsn(**clone.get_dialect()().create_connect_args(clone)[1]))
+
+
+@contextmanager
+def program(
+    version: int, name: str, options: Sequence[str], environment: Mapping[str, str], **files: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one of PostgreSQL's programs; if it still runs at the end, make it cancel its query.
+
+    Only the arguments select the server: PGHOST, PGSSLMODE and similar variables are removed.
+    """
+    others = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    process = subprocess.Popen(
+        [str(embedded_binaries(version) / name), *options],
+        env={**others, "LC_ALL": "C", **environment},
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **files},
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+
+def run_program(version: int, name: str, options: Sequence[str], environment: Mapping[str, str]) -> Done:
+    """Run one of PostgreSQL's programs to its end."""
+    with program(version, name, options, environment) as process:
+        out, err = (text.decode(errors="replace") for text in process.communicate())
+    return Done(process.args, process.returncode, out, err)
+
+
+@contextmanager
+def way_to(driver: Any, place: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the connection string and the environment that lead a program to the server of `driver`.
+
+    The password is passed in the environment. The wheel's programs lack TLS: if the session uses it, they connect
+    through our tunnel.
+    """
+    info = driver.info
+    ((money,),) = ask(driver, "SHOW lc_monetary")
+    options = info.options or ""
+    if not money.startswith(DOLLARS):
+        options += " -c lc_monetary=C"
+    where = {"user": info.user, "dbname": info.dbname, "options": options or None}
+    secret = {"PGPASSWORD": info.password} if info.password else {}
+    with tunnel(info, place) as (host, port):
+        yield make_dsn(**where, host=host, port=port, connect_timeout=CONNECT_TIMEOUT_S), secret
+
+
+def last_line(said: str) -> str:
+    """Return the last line of a program's output."""
+    lines = said.strip().splitlines()
+    return " ".join(lines[-1].split()) if lines else "it ended without a message"

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from pipestate.rehearse.child_process import Failure
 from pipestate.rehearse.impact import Rehearsal, RevisionImpact
-from pipestate.rehearse.production import as_record
-from pipestate.rehearse.trace import Failure
+from pipestate.rehearse.run import as_record
 from pipestate.rehearse.writes import BrokenWrite, Writes
 from support.rehearsal_results import made_table
 

@@ -1,1 +1,0 @@
-"""Built-in probe: a command that prints a number."""
