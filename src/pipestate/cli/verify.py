@@ -182,7 +182,7 @@ def parse_evidence(asked: str | None) -> int | None:
 def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Report":
     """Evaluate until the gate is open or the time is over; report changes on stderr."""
     from pipestate.core.durations import parse_age
-    from pipestate.verify.connections import wait_for_opening
+    from pipestate.verify.wait import wait_for_opening
 
     patience = parse_age(wait, option="--wait", units="dhms")
     with telling(lambda: f"{phase} had not opened yet"):

@@ -19,8 +19,8 @@ from pipestate.ledger.tables import ledger_on, qualified
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_revision
-from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.read import read
+from pipestate.verify.session_safety import foreign_owner_query
 
 MOST_NAMED = 3  # names per sentence
 NO_RECORD = (

@@ -25,7 +25,7 @@ from pipestate.migration.step import GuardedRun
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.installs import changes_ledger, installs_ledger
 from pipestate.project.revision_files import read_gates
-from pipestate.verify.ledger_owner import foreign_owner_query
+from pipestate.verify.session_safety import foreign_owner_query
 
 # Scripts of other engines have no procedures in the session that could compare.
 JUDGING = frozenset({"postgresql"})

@@ -15,7 +15,7 @@ from pipestate.report.chart import number
 from pipestate.report.prose import inline
 from pipestate.status.facts import Rows, is_distribution
 from pipestate.status.opening import days, lasting
-from pipestate.verify.values import Json
+from pipestate.verify.report import Json
 
 TEMPLATES = Path(__file__).parent / "templates"
 LONGEST_TEXT = 3000

@@ -10,15 +10,17 @@ from sqlalchemy import URL, Connection, DateTime, literal_column, select
 from pipestate.ledger.history import in_utc
 from pipestate.ledger.tables import CLOCK
 from pipestate.project.graph import Position
-from pipestate.runbook.model import Phase, Runbook
+from pipestate.runbook.model import Phase, Runbook, View
 from pipestate.status.ledger import Recorded, read_ledger, stand
-from pipestate.status.model import Forced, PhaseStatus, RunbookStatus, Status
+from pipestate.status.model import Forced, PhaseStatus, RunbookStatus, Shown, Status
 from pipestate.status.opening import find_soaks, opening
 from pipestate.status.records import LedgerReading
+from pipestate.verify.read import QueryFailed, read
 from pipestate.verify.report import Gate, PhaseReport, Report
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify_on
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
 
 DAYS = 14
+VIEW_ROWS = 50
 
 
 def collect(
@@ -125,3 +127,26 @@ def _phase(
         recorded.days.get(key, ()),
         recorded.last_closed.get(key),
     )
+
+
+def run_views(
+    connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
+) -> list[Shown]:
+    """Run the views of the phases that the database has reached, runbook by runbook."""
+    shown_views: dict[tuple[str, str], Shown] = {}
+    for runbook, phase in phases:
+        for view in phase.views_for(connection.dialect.name):
+            # A view is shown after its phase, too: only its own `until` ends it.
+            scopes = ((phase.from_, None), (view.from_, view.until))
+            key = (runbook.name, view.id)
+            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
+                shown_views[key] = _shown(connection, runbook, view, timeout_s)
+    return list(shown_views.values())
+
+
+def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
+    try:
+        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+    except QueryFailed as error:
+        return Shown(view.id, (), str(error), runbook=runbook.name)
+    return Shown(view.id, result.records(), None, result.total, runbook.name)

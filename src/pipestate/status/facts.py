@@ -14,8 +14,7 @@ from pipestate.runbook.model import Check
 from pipestate.runbook.statement import tokens
 from pipestate.status.model import Backfilling, Observed, RecordedRehearsal
 from pipestate.status.records import AHEAD, LedgerReading, known_in_utc
-from pipestate.verify.report import Verdict
-from pipestate.verify.values import Json
+from pipestate.verify.report import Json, Verdict
 
 Rows = Sequence[Mapping[str, Json]]
 

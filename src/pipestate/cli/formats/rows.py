@@ -12,8 +12,8 @@ from rich.text import Text
 from pipestate.cli.formats.text import more_rows
 from pipestate.core.text import plain
 from pipestate.status.facts import is_distribution
-from pipestate.verify.run import Shown
-from pipestate.verify.values import Json
+from pipestate.status.model import Shown
+from pipestate.verify.report import Json
 
 BAR = 30
 LONGEST_VALUE = 300

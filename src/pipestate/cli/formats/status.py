@@ -26,13 +26,13 @@ from pipestate.status.model import (
     Observed,
     PhaseStatus,
     RecordedRehearsal,
+    Shown,
     SignOffStatus,
     Soak,
     Status,
 )
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate, count_closing
-from pipestate.verify.run import Shown
 
 SCHEMA = Path(__file__).with_name("status.schema.json")
 SHAPES = {

@@ -22,9 +22,8 @@ from pipestate.status.model import (
     Soak,
 )
 from pipestate.status.opening import days, lasting, on
-from pipestate.verify.report import Gate, Outcome, Verdict
+from pipestate.verify.report import Gate, Outcome, Verdict, shortened
 from pipestate.verify.select import written
-from pipestate.verify.values import shortened
 
 GOOD, BAD, ODD = "green", "bold red", "yellow"
 MARKS = {

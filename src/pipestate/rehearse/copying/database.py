@@ -15,7 +15,7 @@ from pipestate.database.embedded import UNSAFE
 from pipestate.ledger.tables import SCHEMA
 from pipestate.rehearse.copying.inventory import Counter, Inventory
 from pipestate.rehearse.copying.session import ask, quoted, session
-from pipestate.verify.ledger_owner import ARCHIVE
+from pipestate.verify.session_safety import ARCHIVE
 
 ICU, BUILTIN = "i", "b"
 # Foreign tables stay, for views and revisions that name them; reading one raises an error without a connection.

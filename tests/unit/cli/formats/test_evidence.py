@@ -13,8 +13,8 @@ from pipestate.cli.formats.json import as_json
 from pipestate.cli.formats.rows import show_views
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Level
+from pipestate.status.model import Shown
 from pipestate.verify.report import DatabaseInfo, Gate, Outcome, PhaseReport, Report, RunbookReport, Verdict
-from pipestate.verify.run import Shown
 
 
 def make_report(rows: int, total: int) -> Report:
