@@ -19,7 +19,7 @@ from redis import Redis
 from acceptance.test_screens import SCREENS, settled
 from pipestate.cli.formats.fleet_lines import SCHEMA as FLEET
 from pipestate.cli.formats.json import SCHEMA
-from pipestate.cli.formats.notice import SCHEMA as NOTICE_SCHEMA
+from pipestate.cli.notify import SCHEMA as NOTICE_SCHEMA
 from pipestate.migration.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.runbook.directives import has_directives

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pipestate.cli.formats.notice import SCHEMA
+from pipestate.cli.notify import SCHEMA
 from pipestate.ledger.install import install
 from support.alembic_runs import ROOT
 from support.programs import run_program

@@ -127,7 +127,7 @@ def test_what_is_asked_again_is_shown_as_it_is_asked(books: Path) -> None:
         "-- require: x >= 1\n"
         "SELECT 1 AS x WHERE '2 days' > '';\n\n"
         "-- sign-off: b (runbooks/book.md:22)\n"
-        "-- require: the word of 2 people, not older than 24h: word\n"
+        "-- require: sign-offs of 2 people, not older than 24h: word\n"
     )
 
 

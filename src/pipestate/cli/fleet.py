@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.options import DATABASE_PANEL, project_options
+from pipestate.cli.options import (
+    DATABASE_PANEL,
+    DEFAULT_TIMEOUT_S,
+    Phases,
+    Timeout,
+    complete_phase,
+    complete_runbook,
+    project_options,
+)
 from pipestate.cli.output import console, put_json_line, say
-from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Phases, Timeout
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
@@ -39,7 +45,6 @@ VersionTable = Annotated[
         "--version-table",
         metavar="TABLE",
         help="TABLE or SCHEMA.TABLE, where it is not found.",
-        show_default=False,
         rich_help_panel=DATABASE_PANEL,
     ),
 ]
@@ -53,10 +58,7 @@ def verify(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUNBOOK",
-            help="A name, or the path of a .md file.",
-            show_default=False,
-            autocompletion=complete.runbook,
+            metavar="RUNBOOK", help="A name, or the path of a .md file.", autocompletion=complete_runbook
         ),
     ] = None,
     phases: Phases = None,
@@ -92,7 +94,7 @@ def verify(
 @project_options
 def gate(
     project: Project,
-    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete.phase)],
+    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete_phase)],
     databases: Databases,
     json_: Lines = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -153,8 +155,7 @@ def upgrade(
             "--phase",
             metavar="PHASE",
             help="A phase whose gate must be open in each database afterwards. May be repeated.",
-            show_default=False,
-            autocompletion=complete.phase,
+            autocompletion=complete_phase,
         ),
     ] = None,
     max_failures: Annotated[
@@ -173,7 +174,6 @@ def upgrade(
             "--shard",
             metavar="3/20",
             help="Only the third of twenty parts; 20 takes the number from JOB_COMPLETION_INDEX.",
-            show_default=False,
         ),
     ] = None,
     x: Annotated[
@@ -182,7 +182,6 @@ def upgrade(
             "-x",
             metavar="NAME=VALUE",
             help="For env.py, as alembic -x; {schema}, {database} and {name} are the tenant's. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     json_: Lines = False,
@@ -234,7 +233,7 @@ def merge(
 def run_upgrade(how: "FleetUpgrade", workers: "Workers", databases: str, jobs: int, *, json_: bool) -> None:
     """Read the list, upgrade every database, show the result of each wave, and exit with the worst code."""
     from pipestate.cli.formats.fleet_lines import answer_as_data
-    from pipestate.cli.progress import progress
+    from pipestate.cli.output import progress
     from pipestate.fleet.list import find_tenants, read_list
     from pipestate.fleet.upgrade import upgrade_fleet
 
@@ -250,7 +249,7 @@ def run_upgrade(how: "FleetUpgrade", workers: "Workers", databases: str, jobs: i
 def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
     """Read the list, evaluate every database, show the differences, and exit with the worst code."""
     from pipestate.cli.formats.fleet_lines import answer_as_data
-    from pipestate.cli.progress import progress
+    from pipestate.cli.output import progress
     from pipestate.fleet.list import find_tenants, read_list
     from pipestate.fleet.run import ask_fleet
 

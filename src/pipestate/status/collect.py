@@ -74,9 +74,7 @@ def _runbooks(
 ) -> tuple[RunbookStatus, ...]:
     judged = {(book.path, phase.name): phase for book, phase in report.phases()}
     dialect = report.database.dialect
-    closed = frozenset(
-        f"{book.name}/{phase.name}" for book, phase in report.phases() if phase.gate is Gate.CLOSED
-    )
+    closed = frozenset(report.addresses(Gate.CLOSED))
     found = []
     for _, group in groupby(phases, key=lambda pair: pair[0].path):
         pairs = list(group)

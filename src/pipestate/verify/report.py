@@ -114,6 +114,10 @@ class Report:
     def phases(self) -> Iterator[tuple[RunbookReport, PhaseReport]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)
 
+    def addresses(self, gate: Gate) -> list[str]:
+        """List the phases with this gate, as `runbook/phase`."""
+        return [f"{runbook.name}/{phase.name}" for runbook, phase in self.phases() if phase.gate is gate]
+
     def verdicts(self) -> Iterator[Verdict]:
         return (verdict for _, phase in self.phases() for verdict in phase.checks)
 

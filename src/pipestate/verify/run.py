@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from sqlalchemy import URL, Connection
 
-from pipestate.core.progress import Checking, unwatched
+from pipestate.core.progress import Checking
 from pipestate.database import connections as db
 from pipestate.database.engines import engine_of
 from pipestate.database.interrupt import stopped_together
@@ -61,7 +61,7 @@ def verify(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
-    on_check: Checking = unwatched,
+    on_check: Checking | None = None,
     trusting: bool = True,
     most: int = EVIDENCE_ROWS,
 ) -> Report:
@@ -88,7 +88,7 @@ def verify_on(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
-    on_check: Checking = unwatched,
+    on_check: Checking | None = None,
     evidence: bool = True,
     most: int = EVIDENCE_ROWS,
 ) -> Report:
@@ -110,7 +110,7 @@ def verify_on(
         set_version_table(connection, position.version_table)
 
     def run(connection: Connection, behind: HeldSavepoint | None, each: SelectedCheck) -> Verdict:
-        if each.skipped is None:
+        if on_check and each.skipped is None:
             on_check(f"{each.runbook.name}/{each.phase.name}/{each.check.id}", next(numbers), total)
         return run_check(
             connection, each, timeout_s, evidence=evidence, known=known, most=most, behind=behind

@@ -3,24 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from pipestate.cli.formats.console import GATES
 from pipestate.cli.formats.json import as_plain
-from pipestate.cli.formats.text import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.cli.formats.layout import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.cli.formats.verify import GATES
 from pipestate.core.text import many, plain
 from pipestate.ledger.history import Entry
 from pipestate.ledger.record import WRITTEN_BY_ITSELF, Event
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.status.plan import ChainPlan, PlannedRevision
 from pipestate.verify.report import DatabaseInfo
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 MOST = 8  # consecutive pending revisions without a gate that are listed
 ENDS = 3  # revisions listed before a longer run is folded
@@ -95,16 +91,12 @@ def as_data(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def print_history(
-    entries: Sequence[Entry], titles: Mapping[str, str], database: str, console: "Console", *, limit: int
+    entries: Sequence[Entry], titles: Mapping[str, str], database: str, console: Console, *, limit: int
 ) -> None:
     """Print time, kind and text of each entry, in the same columns at every width.
 
     Text from people is printed literally, without markup.
     """
-    from rich.text import Text
-
-    from pipestate.cli.formats.text import hanging, in_columns
-
     count = many(len(entries), "entry", "entries") if entries else "no such entry"
     order = ", the newest first; times are UTC" if entries else ""
     more = "; --limit shows more" if len(entries) == limit else ""

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from pipestate.cli.formats.console import GATES, STYLES
-from pipestate.cli.formats.text import Line, label, listed
+from pipestate.cli.formats.layout import Line, label, listed
+from pipestate.cli.formats.verify import GATES, STYLES
 from pipestate.core.text import many, plain
 from pipestate.project.find import Calls
 from pipestate.status.model import (

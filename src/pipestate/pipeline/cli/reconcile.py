@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import say
-from pipestate.cli.progress import progress
+from pipestate.cli.output import progress, say
 from pipestate.pipeline.cli.options import RedisUrl, StorageDir, ThresholdHours, open_queues, show
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ USED = (
     "pipestate.cli.verify",
     "pipestate.migration.environment",
     "pipestate.gate",
-    "pipestate.cli.formats.console",
+    "pipestate.cli.formats.verify",
     "psycopg2.extras",
     "rich.markdown",
     "rich.table",

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.rows import rows_table
+from pipestate.cli.formats.layout import rows_table
 from pipestate.core.text import many, plain
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.depths import Figures, QueueState, figures, total
