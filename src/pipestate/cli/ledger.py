@@ -141,12 +141,13 @@ def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list
 
 
 def show_entries(entries: "Sequence[Entry]", to: Target, limit: int, *, json_: bool) -> None:
+    from pipestate.cli.formats.json import history_as_data
     from pipestate.cli.formats.layout import database_name
-    from pipestate.cli.formats.plan import as_data, print_history
+    from pipestate.cli.formats.plan import print_history
     from pipestate.database.urls import shown
 
     if json_:
-        print_json(as_data(entries))
+        print_json(history_as_data(entries))
         return
     titles = {revision.id: revision.title for revision in to.chain}
     print_history(entries, titles, database_name(shown(to.url)), console(), limit=limit)

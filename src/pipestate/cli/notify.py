@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -158,7 +157,6 @@ def _post(webhook: Webhook, message: Mapping[str, Any], timeout_s: float) -> str
     return None
 
 
-SCHEMA = Path(__file__).parent / "formats" / "notice.schema.json"
 MOST_CHANGES, MOST_CHECKS, LONGEST = 20, 3, 300
 
 

@@ -268,7 +268,8 @@ def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Beg
 
 def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.cli.formats.rehearse import rehearsal_as_data, rehearsal_as_lines, rehearsal_as_markdown
+    from pipestate.cli.formats.json import rehearsal_as_data
+    from pipestate.cli.formats.rehearse import rehearsal_as_lines, rehearsal_as_markdown
 
     if form is Plain.CONSOLE:
         _show_lines(rehearsal_as_lines(found, min(console().width, WIDEST)), output)
@@ -278,7 +279,7 @@ def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None
 
 def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.cli.formats.compat import compat_as_data, compat_as_lines, compat_as_markdown
+    from pipestate.cli.formats.rehearse import compat_as_data, compat_as_lines, compat_as_markdown
 
     if form is Plain.CONSOLE:
         _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)

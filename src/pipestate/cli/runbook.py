@@ -1,6 +1,7 @@
 """The commands `runbook lint` and `runbook show`: they need no database."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from pipestate.cli.options import AsJson, complete_runbook, project_options
-from pipestate.cli.output import console, print_json, say
+from pipestate.cli.output import console, print_answer, say
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import many
 from pipestate.project.find import Named, Project, find_project
@@ -16,7 +17,7 @@ from pipestate.project.find import Named, Project, find_project
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipestate.runbook.model import Backfill, Check, Evidence, Finding, Phase, Runbook, SignOff, View
+    from pipestate.runbook.model import Backfill, Check, Evidence, Phase, Runbook, SignOff, View
 
 
 class Dialect(StrEnum):
@@ -51,27 +52,11 @@ def lint(
         require_runbooks(project)
     pages = all_runbook_files(files)
     findings = lint(pages, project)
-    show_findings(pages, findings, json_=json_)
+    data = {"schema_version": 1, "ok": not findings, "runbooks": [str(page) for page in pages]}
+    data["findings"] = [asdict(each) for each in findings]
+    print_answer(data, map(str, findings), json_=json_)
     say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
-
-
-def show_findings(pages: Sequence[Path], findings: "Sequence[Finding]", *, json_: bool) -> None:
-    """Print the findings; `lint.schema.json` describes the JSON."""
-    if json_:
-        print_json(
-            {
-                "schema_version": 1,
-                "ok": not findings,
-                "runbooks": [str(page) for page in pages],
-                "findings": [
-                    {"path": each.path, "line": each.line, "message": each.message} for each in findings
-                ],
-            }
-        )
-        return
-    for finding in findings:
-        say(str(finding))
 
 
 def _every_file(project: Project) -> list[Path]:

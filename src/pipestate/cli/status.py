@@ -45,11 +45,12 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
 
     Example: pipestate plan
     """
-    from pipestate.cli.formats.plan import plan_as_data, print_plan
+    from pipestate.cli.formats.json import as_data
+    from pipestate.cli.formats.plan import print_plan
 
     found, report, dropped = planned(to)
     if json_:
-        print_json(plan_as_data(found))
+        print_json(as_data(found))
     else:
         print_plan(found, report.database, console(), verbose=verbose, dropped=dropped)
 
@@ -102,7 +103,8 @@ def status(
 
     Example: pipestate status orders --watch
     """
-    from pipestate.cli.formats.status import print_status, status_as_data
+    from pipestate.cli.formats.json import status_as_data
+    from pipestate.cli.formats.status import print_status
 
     if watch or every is not None:
         if json_:

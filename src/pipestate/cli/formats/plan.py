@@ -1,14 +1,12 @@
-"""Plan and history on the terminal and as data: the next step, revisions with their gates, entries."""
+"""Plan and history on the terminal: the next step, revisions with their gates, entries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from itertools import groupby
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from pipestate.cli.formats.json import as_plain
 from pipestate.cli.formats.layout import database_line, hanging, in_columns, soft_dropped_as_lines
 from pipestate.cli.formats.verify import GATES
 from pipestate.core.text import many, plain
@@ -68,26 +66,6 @@ def _row(step: PlannedRevision) -> tuple[Text, ...]:
     for gate in step.gates:
         title.append(f"{' ' if title else ''}(gate {gate.name} {gate.state})", GATES[gate.state])
     return mark, Text(plain(step.revision)), title
-
-
-def plan_as_data(plan: ChainPlan) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "revision": plan.position.current,
-        "head": plan.position.head,
-        "steps": [_step(step) for step in plan.steps],
-        "next": plan.advice,
-    }
-
-
-def _step(step: PlannedRevision) -> dict[str, Any]:
-    gates = [{"phase": gate.name, "gate": str(gate.state)} for gate in step.gates]
-    return {"revision": step.revision, "title": step.title, "applied": step.applied, "gates": gates}
-
-
-def as_data(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the entries as data for JSON."""
-    return [as_plain(entry, {Entry: "at kind who what revision role"}) for entry in entries]
 
 
 def print_history(

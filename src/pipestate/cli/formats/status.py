@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.json import SHAPES as REPORT
-from pipestate.cli.formats.json import as_plain, drift_as_data, instant
+from pipestate.cli.formats.json import instant
 from pipestate.cli.formats.layout import (
     Line,
     Rows,
@@ -30,39 +27,10 @@ from pipestate.ledger.drift import Drift
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.project.find import Calls
 from pipestate.status.facts import is_distribution
-from pipestate.status.model import (
-    Backfilling,
-    Day,
-    FailedCheck,
-    Forced,
-    Observed,
-    PhaseStatus,
-    RecordedRehearsal,
-    Shown,
-    SignOffStatus,
-    Soak,
-    Status,
-)
+from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate, count_closing
 
-SCHEMA = Path(__file__).with_name("status.schema.json")
-SHAPES = {
-    **REPORT,
-    Status: "at database no_ledger warnings runbooks observations forced backfills rehearsal views drift "
-    "soft_dropped=soft_drops",
-    SoftDropped: "kind name columns revision dropped_at rows bytes",
-    Day: "date state open closed",
-    Shown: "runbook id error rows total",
-    PhaseStatus: "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
-    Soak: "check=check_id of days required since opens_at passed ends_next",
-    SignOffStatus: "id text valid_for_seconds=valid_for people missing until words",
-    FailedCheck: "check=check_id outcome message",
-    Observed: "name value at age_seconds=age source actor asked_by fails",
-    Forced: "runbook phase at by reason revision applied failures",
-    Backfilling: "runbook id table percent rows_updated rows_left started_at updated_at finished_at actor",
-    RecordedRehearsal: "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
-}
 BAR = 30
 RECENT = 14 * DAY  # older backfills are history
 
@@ -219,13 +187,6 @@ def _observation(observed: Observed) -> tuple[Text, ...]:
 def _in_a_line(row: tuple[Text, ...]) -> Text:
     name, value, age, source, fails = (cell.plain for cell in row)
     return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
-
-
-def status_as_data(standing: Status) -> dict[str, Any]:
-    """Turn the whole status into plain data."""
-    data = as_plain(standing, SHAPES)
-    drift = drift_as_data(standing.drift) if standing.drift else None
-    return {"schema_version": 1, **data, "drift": drift}
 
 
 def drift_as_lines(drift: Drift) -> Iterator[str]:
