@@ -14,7 +14,6 @@ Revises: (base)
 import sqlalchemy as sa
 
 from pipestate.migration.adoption import (
-    Shape,
     create_table,
     drop_table,
     install_objects,
@@ -23,6 +22,7 @@ from pipestate.migration.adoption import (
     remove_objects,
     table_of,
 )
+from pipestate.migration.definitions import Shape
 
 revision = "0001"
 down_revision = None

@@ -19,8 +19,6 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index, lock_tables
 from pipestate.migration.adoption import (
-    KeyOf,
-    Shape,
     create_table,
     create_view,
     drop_columns,
@@ -33,6 +31,7 @@ from pipestate.migration.adoption import (
     set_default,
     table_of,
 )
+from pipestate.migration.definitions import KeyOf, Shape
 
 revision = "0005"
 down_revision = "0004"

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from pipestate import Contract
 from pipestate.ddl import DerivedRows
-from pipestate.migration.adoption import create_table, force_reason, table_of
+from pipestate.migration.adoption import create_table, table_of
+from pipestate.migration.mark import force_reason
 
 revision = "0006"
 down_revision = "0005"

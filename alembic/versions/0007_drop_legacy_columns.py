@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from pipestate import Contract
 from pipestate.ddl import add_columns
-from pipestate.migration.adoption import force_reason, replace_comment, restore_comment, table_of
+from pipestate.migration.adoption import replace_comment, restore_comment, table_of
+from pipestate.migration.mark import force_reason
 
 revision = "0007"
 down_revision = "0006"

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from attacks.project import Project, lay_out
-from pipestate.cli.formats.compat import SCHEMA
+from support.documentation import find_schema
 from support.servers import Database, Postgres
 
 pytestmark = pytest.mark.scene
@@ -46,7 +46,7 @@ def test_what_breaks_and_what_changes_with_the_revision_that_does_it(
     done = project.pipestate("compat", "--on", clone.text, "--statements", "today.sql", "--json", "--record")
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
-    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(data, json.loads(find_schema("compat").read_text()))
     broken = [(each["statement"].split()[0], each["revision"], each["what"]) for each in data["broken"]]
     assert broken == [
         ("SELECT", "c3", 'column "old_status" does not exist'),

@@ -17,9 +17,6 @@ import yaml
 from redis import Redis
 
 from acceptance.test_screens import SCREENS, settled
-from pipestate.cli.formats.fleet_lines import SCHEMA as FLEET
-from pipestate.cli.formats.json import SCHEMA
-from pipestate.cli.formats.notice import SCHEMA as NOTICE_SCHEMA
 from pipestate.migration.postgresql.locks import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.runbook.directives import has_directives
@@ -36,6 +33,7 @@ from support.documentation import (
     database_of,
     examples,
     find_page,
+    find_schema,
     lay_out,
     missing_of,
     roles_of,
@@ -210,7 +208,7 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
             for command in commands(example.text):
                 printed = shell.must(command)
                 if "verify" in command.text and "--json" in command.text:
-                    jsonschema.validate(json.loads(printed), json.loads(SCHEMA.read_text()))
+                    jsonschema.validate(json.loads(printed), json.loads(find_schema("verify").read_text()))
 
 
 @pytest.mark.parametrize("page", [each.values[1] for each in pages_that_run(in_shop=True)], ids=called)
@@ -261,9 +259,9 @@ def test_a_check_in_a_page_would_pass_the_lint() -> None:
 @pytest.mark.parametrize(
     ("page", "key", "schema"),
     [
-        ("json.md", '"runbooks"', SCHEMA),
-        ("json.md", '"changes"', NOTICE_SCHEMA),
-        ("several-databases.md", "{", FLEET),
+        ("json.md", '"runbooks"', find_schema("verify")),
+        ("json.md", '"changes"', find_schema("notice")),
+        ("several-databases.md", "{", find_schema("fleet")),
     ],
 )
 def test_the_samples_of_the_json_are_valid(page: str, key: str, schema: Path) -> None:
@@ -283,7 +281,7 @@ def test_the_query_for_the_migration_lock_shows_who_holds_it(pg: Database) -> No
 
 def test_every_key_of_the_json_is_explained() -> None:
     page = find_page("json.md").read_text()
-    schema = json.loads(SCHEMA.read_text())
+    schema = json.loads(find_schema("verify").read_text())
     parts = [schema, schema["properties"]["database"], schema["properties"]["runbooks"]["items"]]
     for part in [*parts, *schema["$defs"].values()]:
         for key in part["properties"]:
@@ -300,7 +298,7 @@ def test_every_metric_is_explained_and_no_other() -> None:
 @pytest.mark.parametrize("name", ["status", "plan", "history", "lint"])
 def test_every_key_of_the_other_schemas_is_explained(name: str) -> None:
     page = find_page("json.md").read_text()
-    schema = json.loads(SCHEMA.with_name(f"{name}.schema.json").read_text())
+    schema = json.loads(find_schema(name).read_text())
     for key in keys_of(schema):
         assert re.search(rf"`(?:\w+(?:\[\])?)?\.?{key}(?:\[\])?[`.]", page), key
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pipestate.cli.formats.fleet_lines import SCHEMA
+from support.documentation import find_schema
 from support.fleets import APPROVAL, UNREACHABLE, Tenants
 from support.miniatures import copy_project
 from support.programs import run_program
@@ -17,7 +17,7 @@ from support.runbook_samples import block, page
 from support.servers import Database, Postgres
 from support.terminal import Typed, in_terminals, plain
 
-LINE = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+LINE = jsonschema.Draft202012Validator(json.loads(find_schema("fleet").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="module")

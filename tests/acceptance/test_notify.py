@@ -11,9 +11,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pipestate.cli.formats.notice import SCHEMA
 from pipestate.ledger.install import install
 from support.alembic_runs import ROOT
+from support.documentation import find_schema
 from support.programs import run_program
 from support.runbook_samples import block, page
 from support.servers import Database
@@ -57,7 +57,7 @@ class Book:
         self.server.asked.clear()
         assert (asked.method, asked.path) == ("POST", f"/hooks/{SECRET}")
         data: dict[str, Any] = asked.json()
-        jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+        jsonschema.validate(data, json.loads(find_schema("notice").read_text()))
         assert SECRET not in asked.body.decode()
         return data
 

@@ -11,8 +11,8 @@ import pytest
 
 from attacks.attacked import Done
 from attacks.project import Project, lay_out
-from pipestate.cli.formats.rehearse import SCHEMA
 from support import terminal
+from support.documentation import find_schema
 from support.servers import Database, Postgres
 from support.terminal import Typed, in_terminals
 
@@ -43,7 +43,7 @@ def rehearse(project: Project, on: Database, *options: str) -> Done:
 def told(done: Done) -> dict[str, Any]:
     assert "Traceback" not in done.stderr, done.stderr
     data: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(data, json.loads(find_schema("rehearse").read_text()))
     return data
 
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from support.alembic_runs import ROOT, Chain, psql
+from support.documentation import find_schema
 from support.programs import run_program
 from support.runbook_samples import block, page
 
-SCHEMA = ROOT / "src" / "pipestate" / "cli" / "formats" / "lint.schema.json"
 PAGES = ("content-item-pipeline-state", "queue-cutover", "sites-consolidation")
 
 
@@ -54,7 +54,7 @@ def test_a_fault_beside_the_page_is_told_with_its_file_and_line(books: Path) -> 
 
 def test_findings_are_data_too(books: Path) -> None:
     """The same findings, the same exit codes, in a shape that a schema promises."""
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    schema = json.loads(find_schema("lint").read_text(encoding="utf-8"))
     for variant, code in (("c", 0), ("d", 2)):
         text = f"## Phase: one\n\n```sql\n-- check: {variant}\nSELECT 0 AS x;\n```\n"
         (books / "orders.sqlite.md").write_text(text)
@@ -127,7 +127,7 @@ def test_what_is_asked_again_is_shown_as_it_is_asked(books: Path) -> None:
         "-- require: x >= 1\n"
         "SELECT 1 AS x WHERE '2 days' > '';\n\n"
         "-- sign-off: b (runbooks/book.md:22)\n"
-        "-- require: the word of 2 people, not older than 24h: word\n"
+        "-- require: sign-offs of 2 people, not older than 24h: word\n"
     )
 
 

@@ -13,9 +13,9 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from pipestate.cli.formats.json import SCHEMA
 from pipestate.migration.failure import MigrationError
 from support.alembic_runs import ROOT, Chain
+from support.documentation import find_schema
 from support.healthy_database import build_healthy, refresh
 from support.metrics import open_metrics
 from support.programs import run_program
@@ -41,7 +41,7 @@ def on(database: Database, *arguments: str, **environment: str) -> Done:
 
 def as_json(done: Done) -> dict[str, object]:
     data: dict[str, object] = json.loads(done.stdout)
-    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(data, json.loads(find_schema("verify").read_text()))
     return data
 
 

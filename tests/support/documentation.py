@@ -42,6 +42,11 @@ class Command:
     code: int
 
 
+def find_schema(name: str) -> Path:
+    """The JSON Schema that ships for this command."""
+    return ROOT / "src" / "pipestate" / "cli" / "formats" / f"{name}.schema.json"
+
+
 def find_page(name: str) -> Path:
     """The page of the documentation with this name, whichever folder it lies in."""
     (found,) = [each for each in PAGES if each.match(name)]

@@ -7,9 +7,8 @@ from pathlib import Path
 from pipestate.fleet.ask import Answer, make_request
 from pipestate.fleet.list import find_tenants, parse_list
 from pipestate.fleet.run import Fleet, ask_fleet
-from pipestate.fleet.upgrade import FleetUpgrade, upgrade_fleet
-from pipestate.fleet.waves import parse_waves
-from pipestate.fleet.worker_process import Workers
+from pipestate.fleet.upgrade import FleetUpgrade, parse_waves, upgrade_fleet
+from pipestate.fleet.worker import Workers
 from pipestate.project.find import Named, Project, find_project
 from pipestate.project.graph import find_targets
 from pipestate.runbook.files import every_runbook

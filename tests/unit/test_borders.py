@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipestate.database.postgresql import SESSION_SETTINGS
-from pipestate.pipeline.schema import legacy_metadata, metadata
 from pipestate.runbook.lint import load
+from pipestate.schema import legacy_metadata, metadata
 from support.documentation import find_page
 
 ROOT = Path(__file__).parents[2]

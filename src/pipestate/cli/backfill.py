@@ -6,31 +6,29 @@ join the options of the command; it runs if no name is given.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import print_json, say
-from pipestate.cli.progress import progress
+from pipestate.cli.options import AsJson, Target, complete_backfill, project_options, with_options
+from pipestate.cli.output import print_answer, progress, say
 from pipestate.core.errors import ConfigError, OtherChain, PipestateError
+from pipestate.core.text import many
+from pipestate.project.find import Calls
 
 if TYPE_CHECKING:
+    from pipestate.backfill.forecast import Forecast
+    from pipestate.backfill.loop import BackfillResult
     from pipestate.backfill.source import Found
+
 
 LARGEST_BATCH = 50_000
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 BatchSize = Annotated[
     int | None,
-    typer.Option(
-        "--batch-size",
-        metavar="N",
-        help="Rows in one transaction; else as many as 200 ms allow.",
-        show_default=False,
-    ),
+    typer.Option("--batch-size", metavar="N", help="Rows in one transaction; else as many as 200 ms allow."),
 ]
 
 
@@ -44,23 +42,29 @@ def with_default_backfill(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def command(context: typer.Context, **given: Any) -> Any:
         if given["name"] is not None:
-            _refuse_added(context, added, given["name"])
+            for option in _on_command_line(context, added):
+                raise ConfigError(f"{option} goes with the bare form, without {given['name']}: take it out")
             return own(**{name: given[name] for name in ours})
-        _refuse_without_name(context, (name for name in ours if name not in theirs and name != "name"))
+        for option in _on_command_line(context, ours.keys() - theirs.keys() - {"name"}):
+            raise ConfigError(f"{option} is for one backfill: name it")
         try:
             return bare(**{name: given[name] for name in theirs})
         except OtherChain:
             return own(**{name: given[name] for name in ours})  # it lists the backfills
 
-    command.__name__, command.__module__ = own.__name__, own.__module__
-    command.__doc__ = (
-        f"{inspect.cleandoc(own.__doc__ or '')}\n\nWithout a name: {inspect.cleandoc(bare.__doc__ or '')}"
-    )
     where = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [where, *ours.values(), *added.values()]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    with_options(command, own, [where, *ours.values(), *added.values()], {})
+    docs = (inspect.cleandoc(each.__doc__ or "") for each in (own, bare))
+    command.__doc__ = "\n\nWithout a name: ".join(docs)
     return command
+
+
+def _on_command_line(context: typer.Context, options: Iterable[str]) -> Iterator[str]:
+    """Name those of the options that were typed: in this form of the command they would have no effect."""
+    for option in options:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            yield f"--{option.replace('_', '-')}"
 
 
 def _offered(command: str) -> Callable[..., Any] | None:
@@ -79,24 +83,6 @@ def _offered(command: str) -> Callable[..., Any] | None:
     return made
 
 
-def _refuse_without_name(context: typer.Context, own: Iterable[str]) -> None:
-    """Refuse options of a named backfill if the name is missing: the default backfill would ignore them."""
-    for option in own:
-        source = context.get_parameter_source(option)
-        if source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"--{option.replace('_', '-')} is for one backfill: name it")
-
-
-def _refuse_added(context: typer.Context, added: Iterable[str], name: str) -> None:
-    """Refuse options of the default backfill beside a name: they would have no effect."""
-    for option in added:
-        source = context.get_parameter_source(option)
-        if source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(
-                f"--{option.replace('_', '-')} goes with the bare form, without {name}: take it out"
-            )
-
-
 @with_default_backfill
 @project_options
 def backfill(
@@ -106,8 +92,7 @@ def backfill(
         typer.Argument(
             metavar="[RUNBOOK/]ID",
             help="The backfill, as its page names it.",
-            show_default=False,
-            autocompletion=complete.backfill,
+            autocompletion=complete_backfill,
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -115,19 +100,13 @@ def backfill(
     max_lag: Annotated[
         float | None,
         typer.Option(
-            "--max-lag",
-            metavar="SECONDS",
-            min=0,
-            help="Pause while a replica is further behind than this.",
-            show_default=False,
+            "--max-lag", metavar="SECONDS", min=0, help="Pause while a replica is further behind than this."
         ),
     ] = None,
     pause: Annotated[
         bool | None,
         typer.Option(
-            "--pause/--resume",
-            help="Pause the run that is at work, after its batch; or let it go on.",
-            show_default=False,
+            "--pause/--resume", help="Pause the run that is at work, after its batch; or let it go on."
         ),
     ] = None,
     retune: Annotated[
@@ -136,7 +115,6 @@ def backfill(
             "--retune",
             metavar="N",
             help="Let the run at work take N rows a batch; 0: as many as 200 ms allow.",
-            show_default=False,
         ),
     ] = None,
     json_: AsJson = False,
@@ -147,20 +125,18 @@ def backfill(
 
     Example: pipestate backfill orders/state --dry-run
     """
-    from pipestate.cli.formats import backfill as render
-
     found = named(to, name)
     require_batch_size(batch_size)
     if pause is not None or retune is not None:
-        control(to, found, pause, retune, json_=json_)
-        return
-    if dry_run:
+        data, lines = control(to, found, pause, retune)
+        print_answer(data, lines, json_=json_)
+    elif dry_run:
         expected = forecast(to, found, batch_size)
-        show(render.forecast_as_data, render.forecast_as_lines, expected, to.calls, json_=json_)
-        return
-    result = run(to, found, batch_size, max_lag)
-    show(render.result_as_data, render.result_as_lines, result, to.calls, json_=json_)
-    raise typer.Exit(result.exit_code)
+        print_answer(forecast_as_data(expected), forecast_as_lines(expected, to.calls), json_=json_)
+    else:
+        result = run(to, found, batch_size, max_lag)
+        print_answer(result_as_data(result), result_as_lines(result, to.calls), json_=json_)
+        raise typer.Exit(result.exit_code)
 
 
 def named(to: Target, name: str | None) -> "Found":
@@ -175,29 +151,31 @@ def named(to: Target, name: str | None) -> "Found":
     return find_backfill(name, runbooks_at(name, to.project.runbooks), to.url.get_backend_name())
 
 
-def control(to: Target, found: "Found", pause: bool | None, retune: int | None, *, json_: bool) -> None:
-    """Order the running backfill to pause, to resume, or to change its batch size."""
+def require_batch_size(size: int | None, *, option: str = "--batch-size") -> None:
+    if size is not None and not 1 <= size <= LARGEST_BATCH:
+        raise ConfigError(f"{option} {size}: give a number of rows from 1 to {LARGEST_BATCH}")
+
+
+def control(
+    to: Target, found: "Found", pause: bool | None, retune: int | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Order the running backfill to pause, to resume, or to change its batch size; describe its orders."""
     from pipestate.backfill.session import order
-    from pipestate.cli.formats import backfill as render
     from pipestate.database import connections as db
 
     if retune:
         require_batch_size(retune, option="--retune")
     with db.writer(to.url) as connection:
         orders = order(connection, found, paused=pause, batch_rows=retune)
-    data, lines = (
-        partial(render.orders_as_data, found.address),
-        partial(render.orders_as_lines, found.address),
-    )
-    show(data, lines, orders, to.calls, json_=json_)
+    size = "as many rows as 200 ms allow" if orders.batch_rows is None else many(orders.batch_rows, "row")
+    state = f"paused by {orders.paused_by}" if orders.paused_by else "not paused"
+    lines = [f"{found.address}: {state}, a batch takes {size}; the run obeys before its next batch"]
+    if orders.paused_by:
+        lines.append(f"Next: {to.calls.pipestate(f'backfill {found.address} --resume')}")
+    return {"backfill": found.address, **asdict(orders)}, lines
 
 
-def require_batch_size(size: int | None, *, option: str = "--batch-size") -> None:
-    if size is not None and not 1 <= size <= LARGEST_BATCH:
-        raise ConfigError(f"{option} {size}: give a number of rows from 1 to {LARGEST_BATCH}")
-
-
-def forecast(to: Target, found: "Found", batch_size: int | None) -> Any:
+def forecast(to: Target, found: "Found", batch_size: int | None) -> "Forecast":
     """Forecast a run, on a read-only connection."""
     from pipestate.backfill.forecast import forecast
     from pipestate.backfill.source import require_phase
@@ -208,7 +186,7 @@ def forecast(to: Target, found: "Found", batch_size: int | None) -> Any:
         return forecast(connection, found, batch_size=batch_size)
 
 
-def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | None) -> Any:
+def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | None) -> "BackfillResult":
     """Run the backfill, with a progress bar on stderr if that is a terminal."""
     from pipestate.backfill.loop import How, run
     from pipestate.backfill.source import require_phase
@@ -223,9 +201,55 @@ def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | Non
             return run(connection, found, how, revision=position.current)
 
 
-def show(as_data: Any, as_lines: Any, found: Any, calls: Any, *, json_: bool) -> None:
-    if json_:
-        print_json(as_data(found))
+def forecast_as_lines(found: "Forecast", calls: Calls) -> Iterator[str]:
+    if found.first_key is None:
+        yield f"{found.address}: {found.table} is empty, there is nothing to update"
         return
-    for line in as_lines(found, calls):
-        say(line)
+    yield (
+        f"{found.address}: would update {'' if found.counted else 'about '}{many(found.rows_to_update, 'row')} of about "
+        f"{found.rows_in_table:,} in {found.table}"
+    )
+    yield f"{found.key} from {found.first_key} to {found.last_key}, in at least {_batches(found.batches)}"
+    if found.resumes_after is not None:
+        yield f"goes on behind {found.key} {found.resumes_after}, where the last run stopped"
+    yield f"Next: {calls.pipestate(f'backfill {found.address}')}"
+
+
+def forecast_as_data(found: "Forecast") -> dict[str, Any]:
+    data = asdict(found)
+    return {"backfill": data.pop("address"), "dry_run": True, **data}
+
+
+def result_as_lines(done: "BackfillResult", calls: Calls) -> Iterator[str]:
+    if not done.batches and not done.rows_left:
+        yield f"{done.address}: nothing to do, no row of {done.table} matches"
+        return
+    rate = done.rows_updated / done.seconds if done.seconds else 0.0
+    yield (
+        f"{done.address}: {many(done.rows_updated, 'row')} of {done.table} updated in {_batches(done.batches)}, "
+        f"{done.seconds:.1f} s ({rate:,.0f} rows/s)" + ("" if done.rows_left else "; none is left")
+    )
+    if done.resumed_after is not None:
+        yield f"went on behind {done.key} {done.resumed_after}"
+    if done.rows_left:
+        still = "matches" if done.rows_left == 1 else "match"
+        yield (
+            f"{many(done.rows_left, 'row')} still {still}: written meanwhile, or not changed by the UPDATE; "
+            "run the same again, or fix them"
+        )
+        yield f"Next: {calls.pipestate(f'backfill {done.address}')}"
+
+
+def result_as_data(done: "BackfillResult") -> dict[str, Any]:
+    names = "table", "key", "rows_updated", "rows_left", "batches"
+    return {
+        "backfill": done.address,
+        "dry_run": False,
+        **{name: getattr(done, name) for name in names},
+        "duration_ms": round(done.seconds * 1000, 1),
+        "resumed_after": done.resumed_after,
+    }
+
+
+def _batches(number: int) -> str:
+    return many(number, "batch", "batches")

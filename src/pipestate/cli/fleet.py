@@ -1,26 +1,35 @@
 """`pipestate fleet`: verify, gate, plan and upgrade on many databases of one chain."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.options import DATABASE_PANEL, project_options
+from pipestate.cli.options import (
+    DATABASE_PANEL,
+    DEFAULT_TIMEOUT_S,
+    Phases,
+    Timeout,
+    complete_phase,
+    complete_runbook,
+    project_options,
+)
 from pipestate.cli.output import console, put_json_line, say
-from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Phases, Timeout
+from pipestate.core.text import many
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
     from pipestate.fleet.ask import FleetRequest
     from pipestate.fleet.run import Fleet
     from pipestate.fleet.upgrade import FleetUpgrade
-    from pipestate.fleet.worker_process import Workers
+    from pipestate.fleet.worker import Workers
 
 app = typer.Typer(help="Verify, plan and upgrade many databases, and see what differs.", no_args_is_help=True)
 
 DEFAULT_JOBS = 8
+MOST_WARNINGS = 5
 Databases = Annotated[
     str,
     typer.Option(
@@ -39,7 +48,6 @@ VersionTable = Annotated[
         "--version-table",
         metavar="TABLE",
         help="TABLE or SCHEMA.TABLE, where it is not found.",
-        show_default=False,
         rich_help_panel=DATABASE_PANEL,
     ),
 ]
@@ -53,10 +61,7 @@ def verify(
     runbooks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUNBOOK",
-            help="A name, or the path of a .md file.",
-            show_default=False,
-            autocompletion=complete.runbook,
+            metavar="RUNBOOK", help="A name, or the path of a .md file.", autocompletion=complete_runbook
         ),
     ] = None,
     phases: Phases = None,
@@ -92,7 +97,7 @@ def verify(
 @project_options
 def gate(
     project: Project,
-    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete.phase)],
+    phase: Annotated[str, typer.Argument(help="PHASE, or RUNBOOK/PHASE.", autocompletion=complete_phase)],
     databases: Databases,
     json_: Lines = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -153,8 +158,7 @@ def upgrade(
             "--phase",
             metavar="PHASE",
             help="A phase whose gate must be open in each database afterwards. May be repeated.",
-            show_default=False,
-            autocompletion=complete.phase,
+            autocompletion=complete_phase,
         ),
     ] = None,
     max_failures: Annotated[
@@ -173,7 +177,6 @@ def upgrade(
             "--shard",
             metavar="3/20",
             help="Only the third of twenty parts; 20 takes the number from JOB_COMPLETION_INDEX.",
-            show_default=False,
         ),
     ] = None,
     x: Annotated[
@@ -182,7 +185,6 @@ def upgrade(
             "-x",
             metavar="NAME=VALUE",
             help="For env.py, as alembic -x; {schema}, {database} and {name} are the tenant's. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     json_: Lines = False,
@@ -196,9 +198,8 @@ def upgrade(
 
     Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
     """
-    from pipestate.fleet.upgrade import plan_fleet_upgrade
-    from pipestate.fleet.waves import parse_shard, parse_waves
-    from pipestate.fleet.worker_process import Workers
+    from pipestate.fleet.upgrade import parse_shard, parse_waves, plan_fleet_upgrade
+    from pipestate.fleet.worker import Workers
 
     how = plan_fleet_upgrade(
         project, target, phases or (), parse_waves(waves), timeout_s=timeout, version_table=version_table
@@ -233,8 +234,8 @@ def merge(
 
 def run_upgrade(how: "FleetUpgrade", workers: "Workers", databases: str, jobs: int, *, json_: bool) -> None:
     """Read the list, upgrade every database, show the result of each wave, and exit with the worst code."""
-    from pipestate.cli.formats.fleet_lines import answer_as_data
-    from pipestate.cli.progress import progress
+    from pipestate.cli.formats.json import answer_as_data
+    from pipestate.cli.output import progress
     from pipestate.fleet.list import find_tenants, read_list
     from pipestate.fleet.upgrade import upgrade_fleet
 
@@ -249,8 +250,8 @@ def run_upgrade(how: "FleetUpgrade", workers: "Workers", databases: str, jobs: i
 
 def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
     """Read the list, evaluate every database, show the differences, and exit with the worst code."""
-    from pipestate.cli.formats.fleet_lines import answer_as_data
-    from pipestate.cli.progress import progress
+    from pipestate.cli.formats.json import answer_as_data
+    from pipestate.cli.output import progress
     from pipestate.fleet.list import find_tenants, read_list
     from pipestate.fleet.run import ask_fleet
 
@@ -265,7 +266,7 @@ def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> 
 
 def show(fleet: "Fleet", *, json_: bool) -> None:
     """Show the differences; print each repeated database and warning once, on stderr."""
-    from pipestate.cli.formats.fleet_lines import asides, fleet_as_data
+    from pipestate.cli.formats.json import fleet_as_data
 
     if json_:
         put_json_line(fleet_as_data(fleet))
@@ -279,3 +280,13 @@ def show(fleet: "Fleet", *, json_: bool) -> None:
         print_fleet(fleet, console())
     for aside in asides(fleet):
         say(aside, err=True)
+
+
+def asides(fleet: "Fleet") -> Iterator[str]:
+    """List repeated databases, and each warning once."""
+    for tenant in fleet.repeated:
+        yield f"note: {tenant.source} names {tenant.address} again: it was evaluated once"
+    for warning, number in fleet.warnings[:MOST_WARNINGS]:
+        yield f"warning: {warning}" + (f" (in {many(number, 'database')})" if number > 1 else "")
+    if len(fleet.warnings) > MOST_WARNINGS:
+        yield f"and {many(len(fleet.warnings) - MOST_WARNINGS, 'more warning')}: --json has all of them"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.options import Target, project_options
+from pipestate.cli.options import Target, complete_phase, project_options
 from pipestate.cli.output import say
 from pipestate.core.errors import ConfigError
 from pipestate.project.find import Project
@@ -19,18 +18,12 @@ if TYPE_CHECKING:
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")]
 RevId = Annotated[
-    str | None,
-    typer.Option(
-        "--rev-id", metavar="ID", help="Id of the new revision; else a random one.", show_default=False
-    ),
+    str | None, typer.Option("--rev-id", metavar="ID", help="Id of the new revision; else a random one.")
 ]
 Head = Annotated[
     str | None,
     typer.Option(
-        "--head",
-        metavar="REV",
-        help="What the new revision follows, where the chain has several heads.",
-        show_default=False,
+        "--head", metavar="REV", help="What the new revision follows, where the chain has several heads."
     ),
 ]
 VersionPath = Annotated[
@@ -39,7 +32,6 @@ VersionPath = Annotated[
         "--version-path",
         metavar="DIR",
         help="Where the new revision goes, where there are several version locations.",
-        show_default=False,
     ),
 ]
 
@@ -80,7 +72,7 @@ def revision(
             "--contract",
             metavar="RUNBOOK/PHASE",
             help="The gate that the revision waits for.",
-            autocompletion=complete.phase,
+            autocompletion=complete_phase,
         ),
     ],
     tables: Annotated[
@@ -101,13 +93,7 @@ def revision(
     ] = None,
     message: Annotated[
         str | None,
-        typer.Option(
-            "--message",
-            "-m",
-            metavar="TEXT",
-            help="What the revision does; else what it drops.",
-            show_default=False,
-        ),
+        typer.Option("--message", "-m", metavar="TEXT", help="What the revision does; else what it drops."),
     ] = None,
     recheck: Annotated[
         list[str] | None,
@@ -118,10 +104,7 @@ def revision(
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="In which database, where env.py knows several (multidb).",
-            show_default=False,
+            "--engine", metavar="NAME", help="In which database, where env.py knows several (multidb)."
         ),
     ] = None,
     rev_id: RevId = None,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.options import AsJson, Target, project_options
+from pipestate.cli.options import AsJson, Target, complete_runbook, complete_signoff, project_options
 from pipestate.cli.output import console, print_json, say
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import many
@@ -29,15 +28,14 @@ def attest(
         typer.Argument(
             metavar="[[RUNBOOK/]PHASE/]ID",
             help="The sign-off, as the runbook names it.",
-            autocompletion=complete.signoff,
+            autocompletion=complete_signoff,
         ),
     ],
     by: Annotated[
         str, typer.Option("--by", metavar="WHO", help="The person who signs: a name or an address.")
     ],
     note: Annotated[
-        str | None,
-        typer.Option("--note", metavar="TEXT", help="A reference, such as a ticket.", show_default=False),
+        str | None, typer.Option("--note", metavar="TEXT", help="A reference, such as a ticket.")
     ] = None,
 ) -> None:
     """Record a sign-off: a person confirms an item of the runbook.
@@ -61,8 +59,7 @@ def attest(
 def observe(
     to: Target,
     facts: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A number to record; repeatable."),
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A number to record; repeatable.")
     ] = None,
     json_: AsJson = False,
 ) -> None:
@@ -95,12 +92,7 @@ def history(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at most N entries.")] = 20,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since",
-            metavar="7d",
-            help="Show only newer entries: 7d, 12h, or 2026-01-20.",
-            show_default=False,
-        ),
+        typer.Option("--since", metavar="7d", help="Show only newer entries: 7d, 12h, or 2026-01-20."),
     ] = None,
     runbook: Annotated[
         str | None,
@@ -108,8 +100,7 @@ def history(
             "--runbook",
             metavar="NAME",
             help="Show only entries of this runbook.",
-            show_default=False,
-            autocompletion=complete.runbook,
+            autocompletion=complete_runbook,
         ),
     ] = None,
     event: Annotated[
@@ -150,12 +141,13 @@ def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list
 
 
 def show_entries(entries: "Sequence[Entry]", to: Target, limit: int, *, json_: bool) -> None:
-    from pipestate.cli.formats.plan import as_data, print_history
-    from pipestate.cli.formats.text import database_name
+    from pipestate.cli.formats.json import history_as_data
+    from pipestate.cli.formats.layout import database_name
+    from pipestate.cli.formats.plan import print_history
     from pipestate.database.urls import shown
 
     if json_:
-        print_json(as_data(entries))
+        print_json(history_as_data(entries))
         return
     titles = {revision.id: revision.title for revision in to.chain}
     print_history(entries, titles, database_name(shown(to.url)), console(), limit=limit)
@@ -193,7 +185,7 @@ def purge(
 
 def show_soft_dropped(things: "list[SoftDropped]", older_than: str) -> None:
     """List the objects to drop, or report that there are none."""
-    from pipestate.cli.formats.text import soft_dropped_as_lines
+    from pipestate.cli.formats.layout import soft_dropped_as_lines
 
     for line in soft_dropped_as_lines(things):
         say(line)

@@ -8,14 +8,16 @@ optional. Project is a project alone, and Named holds the options that name one.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipestate.core.errors import PipestateError
 from pipestate.database.urls import known_url, resolve_url, shown
 from pipestate.project.find import Calls, Named, Project, find_project
 
@@ -24,59 +26,101 @@ if TYPE_CHECKING:
 
     from pipestate.project.graph import Chain, Position
     from pipestate.project.version_table import Locator
+    from pipestate.runbook.model import Runbook
 
 PROJECT_PANEL = "Which project"
 DATABASE_PANEL = "Which database"
+
+
+# Shell completion: names from the runbooks, without a database. Errors yield an empty list.
+
+
+def _names(of: "Callable[[Runbook], Iterable[str]]") -> Callable[[str], list[str]]:
+    def offer(incomplete: str) -> list[str]:
+        from pipestate.runbook.files import runbook_files
+        from pipestate.runbook.lint import load
+
+        found: set[str] = set()
+        with suppress(PipestateError):
+            for path in runbook_files(find_project(Named()).runbooks):
+                with suppress(PipestateError):  # skip a broken runbook, keep the others
+                    found.update(of(load(path)))
+        return sorted(name for name in found if name.startswith(incomplete))
+
+    return offer
+
+
+complete_runbook = _names(lambda book: [book.name])
+complete_phase = _names(
+    lambda book: (name for phase in book.phases for name in (phase.name, f"{book.name}/{phase.name}"))
+)
+complete_signoff = _names(
+    lambda book: (
+        name
+        for phase in book.phases
+        for check in phase.signoffs
+        for name in (check.id, f"{phase.name}/{check.id}", f"{book.name}/{phase.name}/{check.id}")
+    )
+)
+complete_backfill = _names(
+    lambda book: (
+        name
+        for phase in book.phases
+        for each in phase.backfills
+        for name in (each.id, f"{book.name}/{each.id}")
+    )
+)
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+DEFAULT_TIMEOUT_S = 30.0
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit of one check.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="List passed checks, revisions or gates as well.")
+]
+Phases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--phase",
+        metavar="PHASE",
+        help="Run only this phase; repeatable. Write PHASE or RUNBOOK/PHASE.",
+        autocompletion=complete_phase,
+    ),
+]
+Runbooks = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUNBOOK",
+        help="Names, or paths of .md files; else all default runbooks.",
+        autocompletion=complete_runbook,
+    ),
+]
 
 
-def _option(*names: str, metavar: str | None, help: str, panel: str = PROJECT_PANEL) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False, rich_help_panel=panel)
+def text_option(*names: str, panel: str, metavar: str, help: str) -> Any:
+    return Annotated[str | None, typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)]
 
 
+def flag(name: str, *, panel: str, help: str) -> Any:
+    return Annotated[bool, typer.Option(name, help=help, rich_help_panel=panel)]
+
+
+_INI = "Its alembic.ini; else ALEMBIC_CONFIG, else the one in this directory."
+_SECTION = "Its section in that file, where it is not \\[alembic]."
+_SCRIPTS = "Its directory with env.py, where it has no alembic.ini."
+_SHIPPED = "The migration that comes with pipestate."
+_URL = "Else PIPESTATE_DATABASE_URL or DATABASE_URL, else sqlalchemy.url of alembic.ini."
+_TABLE = "Alembic's version table, where pipestate does not find it: TABLE or SCHEMA.TABLE."
 PROJECT_OPTIONS: dict[str, Any] = {
-    "config": Annotated[
-        str | None,
-        _option(
-            "--config",
-            "-c",
-            metavar="INI",
-            help="Its alembic.ini; else ALEMBIC_CONFIG, else the one in this directory.",
-        ),
-    ],
-    "section": Annotated[
-        str | None,
-        _option(
-            "--name", "-n", metavar="SECTION", help="Its section in that file, where it is not \\[alembic]."
-        ),
-    ],
-    "scripts": Annotated[
-        str | None,
-        _option("--scripts", metavar="DIR", help="Its directory with env.py, where it has no alembic.ini."),
-    ],
-    "shipped": Annotated[
-        bool, _option("--shipped", metavar=None, help="The migration that comes with pipestate.")
-    ],
+    "config": text_option("--config", "-c", metavar="INI", help=_INI, panel=PROJECT_PANEL),
+    "section": text_option("--name", "-n", metavar="SECTION", help=_SECTION, panel=PROJECT_PANEL),
+    "scripts": text_option("--scripts", metavar="DIR", help=_SCRIPTS, panel=PROJECT_PANEL),
+    "shipped": flag("--shipped", help=_SHIPPED, panel=PROJECT_PANEL),
 }
 DATABASE_OPTIONS: dict[str, Any] = {
-    "database_url": Annotated[
-        str | None,
-        _option(
-            "--database-url",
-            metavar="URL",
-            help="Else PIPESTATE_DATABASE_URL or DATABASE_URL, else sqlalchemy.url of alembic.ini.",
-            panel=DATABASE_PANEL,
-        ),
-    ],
-    "version_table": Annotated[
-        str | None,
-        _option(
-            "--version-table",
-            metavar="TABLE",
-            help="Alembic's version table, where pipestate does not find it: TABLE or SCHEMA.TABLE.",
-            panel=DATABASE_PANEL,
-        ),
-    ],
+    "database_url": text_option("--database-url", metavar="URL", help=_URL, panel=DATABASE_PANEL),
+    "version_table": text_option("--version-table", metavar="TABLE", help=_TABLE, panel=DATABASE_PANEL),
 }
 
 
@@ -119,11 +163,6 @@ class TargetIfAny:
     version_table: str | None = None
 
 
-def _make_target_if_any(project: Project, database_url: str | None, version_table: str | None) -> TargetIfAny:
-    url = known_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
-    return TargetIfAny(project, url, version_table)
-
-
 def make_target(
     project: Project, database_url: str | None = None, version_table: str | None = None
 ) -> Target:
@@ -132,46 +171,44 @@ def make_target(
     return Target(project, url, Calls(project.named, shown(url) if database_url else None), version_table)
 
 
-def _named(config: str | None, section: str | None, scripts: str | None, shipped: bool | None) -> Named:
-    return Named(Path(config) if config else None, section, Path(scripts) if scripts else None, bool(shipped))
-
-
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a command's first argument by its options: a Target, a TargetIfAny, a Project or a Named."""
     first, *rest = inspect.signature(function).parameters.values()
+    on_database = first.annotation in (Target, TargetIfAny)
 
-    def command(**given: Any) -> Any:
-        named = _named(**{option: given.pop(option) for option in PROJECT_OPTIONS})
+    def command(
+        config: str | None, section: str | None, scripts: str | None, shipped: bool | None, **given: Any
+    ) -> Any:
+        files = (Path(each) if each else None for each in (config, scripts))
+        named = Named(next(files), section, next(files), bool(shipped))
         if first.annotation is Named:
             return function(named, **given)
-        if first.annotation is Project:
-            return function(find_project(named), **given)
-        database = {option: given.pop(option) for option in DATABASE_OPTIONS}
-        make = _make_target_if_any if first.annotation is TargetIfAny else make_target
-        return function(make(find_project(named), **database), **given)
+        project = find_project(named)
+        if not on_database:
+            return function(project, **given)
+        database = [given.pop(option) for option in DATABASE_OPTIONS]
+        if first.annotation is Target:
+            return function(make_target(project, *database), **given)
+        url = known_url(database[0], ini_url=lambda: project.option("sqlalchemy.url"))
+        return function(TargetIfAny(project, url, database[1]), **given)
 
-    command.__name__, command.__doc__, command.__module__ = (
-        function.__name__,
-        function.__doc__,
-        function.__module__,
-    )
-    return with_options(
-        command,
-        rest,
-        PROJECT_OPTIONS | (DATABASE_OPTIONS if first.annotation in (Target, TargetIfAny) else {}),
-    )
+    options = PROJECT_OPTIONS | (DATABASE_OPTIONS if on_database else {})
+    return with_options(command, function, rest, options)
 
 
 def with_options(
-    command: Callable[..., Any], own: list[inspect.Parameter], options: dict[str, Any]
+    command: Callable[..., Any],
+    function: Callable[..., Any],
+    own: Iterable[inspect.Parameter],
+    options: dict[str, Any],
 ) -> Callable[..., Any]:
-    """Give a function the signature from which Typer makes a command."""
+    """Give `command` the name and help of `function`, and the signature from which Typer makes a command."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     shared = [
-        inspect.Parameter(name, keyword, default=None, annotation=annotation)
-        for name, annotation in options.items()
+        inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in options.items()
     ]
     parameters = [*(parameter.replace(kind=keyword) for parameter in own), *shared]
+    update_wrapper(command, function)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

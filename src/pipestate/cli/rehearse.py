@@ -1,24 +1,154 @@
-"""`rehearse` and `compat`: run the pending revisions on a clone; report waits and broken statements."""
+"""The commands `rehearse` and `compat`: run the pending revisions on a clone; report waits and broken statements.
 
+The clone is an existing one, named by --on, or a copy made by --clone.
+"""
+
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestate.cli.clone import Where, clone_options, job_on, tell
-from pipestate.cli.options import AsJson, TargetIfAny, project_options
-from pipestate.cli.output import Plain, console, dumped, put, refuse_unwritable, say
+from pipestate.cli.options import AsJson, TargetIfAny, flag, project_options, text_option, with_options
+from pipestate.cli.output import Plain, console, dumped, progress, put, refuse_unwritable, say
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import plain_lines
+from pipestate.database.urls import HOW_TO_NAME_A_DATABASE
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from pipestate.rehearse.child_process import Begun
+    from pipestate.rehearse.clone import Job
     from pipestate.rehearse.compat import Compat
+    from pipestate.rehearse.copying.make import Clone
+    from pipestate.rehearse.copying.require import WantedClone
     from pipestate.rehearse.impact import Rehearsal
+
+
+PANEL = "Which clone"
+MAX_SIZE = "10GB"
+MB = 2**20
+
+
+CLONE_OPTIONS: dict[str, Any] = {
+    "on": text_option("--on", metavar="URL", panel=PANEL, help="The clone. It is migrated, and stays so."),
+    "clone": flag(
+        "--clone", panel=PANEL, help="Make one: a copy of production on a server of pipestate's own."
+    ),
+    "max_size": text_option(
+        "--max-size", metavar="SIZE", panel=PANEL, help=f"Copy at most so much: 500MB; else {MAX_SIZE}."
+    ),
+    "schema_only": flag("--schema-only", panel=PANEL, help="Copy no rows: enough for compat."),
+    "keep_clone": flag("--keep-clone", panel=PANEL, help="Leave the copy running, and say where it is."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The selected clone: its URL, or the kind of copy to make."""
+
+    url: "URL | None"
+    wanted: "WantedClone | None"
+
+    def source(self, production: TargetIfAny) -> "URL":
+        """Return production's URL, or that of the existing clone if production is unknown."""
+        known = production.url or self.url
+        if known is None:
+            raise ConfigError(f"--clone copies production, and none is known: {HOW_TO_NAME_A_DATABASE}")
+        return known
+
+    def require_rows(self, options: dict[str, object]) -> None:
+        """Refuse options that judge times if the clone has no rows."""
+        for option in (option for option, value in options.items() if value):
+            if self.wanted is not None and self.wanted.schema_only:
+                raise ConfigError(
+                    f"{option} judges times, which mean nothing without rows: leave out --schema-only"
+                )
+
+
+def clone_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace a command's argument `where` by the clone's options."""
+    parameters = inspect.signature(function).parameters
+
+    def command(*first: Any, **given: Any) -> Any:
+        where = _where(*(given.pop(option) for option in CLONE_OPTIONS))
+        return function(*first, where=where, **given)
+
+    own = [parameter for name, parameter in parameters.items() if name != "where"]
+    return with_options(command, function, own, CLONE_OPTIONS)
+
+
+def _where(
+    on: str | None,
+    clone: bool | None,
+    max_size: str | None,
+    schema_only: bool | None,
+    keep_clone: bool | None,
+) -> Where:
+    from pipestate.database.urls import parse_url
+    from pipestate.rehearse.copying.require import WantedClone, read_size
+
+    if (on is not None) == bool(clone):
+        raise ConfigError(
+            "say which clone: --on URL names one, --clone makes one of production; exactly one of the two"
+        )
+    if on is None:
+        return Where(None, WantedClone(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone)))
+    given = {"--max-size": max_size, "--schema-only": schema_only, "--keep-clone": keep_clone}
+    for option in (option for option, value in given.items() if value):
+        raise ConfigError(
+            f"{option} says how --clone copies, and --on names a clone that is there: leave one out"
+        )
+    return Where(parse_url(on, source="--on"), None)
+
+
+@contextmanager
+def job_on(
+    production: TargetIfAny, where: Where, to: str, from_: str | None = None, *, record: bool = False
+) -> Iterator["Job"]:
+    """Collect the inputs of a rehearsal. If --on names no clone, make one and remove it at the end."""
+    from pipestate.project.revision_files import read_chain
+    from pipestate.project.version_table import locator
+    from pipestate.rehearse.clone import Job
+
+    project = production.project
+    chain = read_chain(project)
+    locate = locator(project, chain, production.version_table)
+    if where.url is not None:
+        yield Job(where.url, production.url, project, chain, locate)
+        return
+    from pipestate.project.graph import find_targets
+    from pipestate.rehearse.copying.require import require_worth
+
+    source = where.source(production)
+    since = find_targets(chain, from_) if from_ is not None else ()
+    require_worth(source, chain, locate, find_targets(chain, to), since, record=record)
+    with _made(source, where) as clone:
+        yield Job(clone.url, source, project, chain, locate, clone.called)
+
+
+@contextmanager
+def _made(production: "URL", where: Where) -> Iterator["Clone"]:
+    """Make the clone, with a progress bar until it is ready."""
+    from pipestate.rehearse.copying.make import CopyOutput, cloned
+
+    assert where.wanted is not None
+    with ExitStack() as stack:
+        with progress("copying production", "MB") as bar:
+            output = CopyOutput(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
+            clone = stack.enter_context(cloned(production, where.wanted, output))
+        yield clone
+
+
+def tell(said: str) -> None:
+    say(f"pipestate: {said}", err=True)
+
 
 WIDEST = 100
 To = Annotated[
@@ -26,21 +156,14 @@ To = Annotated[
 ]
 From = Annotated[
     str | None,
-    typer.Option(
-        "--from",
-        metavar="REV",
-        help="Apply revisions up to this one without judging them.",
-        show_default=False,
-    ),
+    typer.Option("--from", metavar="REV", help="Apply revisions up to this one without judging them."),
 ]
 Record = Annotated[
     bool,
     typer.Option("--record", help="Write the result into production's ledger, where checks can ask for it."),
 ]
 Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the result there.", show_default=False)
-]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result there.")]
 
 
 @project_options
@@ -56,7 +179,6 @@ def rehearse(
             "--max-stall",
             metavar="500ms",
             help="How long others may wait at most: above it the exit code is 1.",
-            show_default=False,
         ),
     ] = None,
     there_and_back: Annotated[
@@ -137,7 +259,7 @@ def compat(
 @contextmanager
 def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
     """Report progress on stderr: a line for each part; on a terminal one line with revision and time."""
-    from pipestate.cli.progress import stopwatch
+    from pipestate.cli.output import stopwatch
 
     with stopwatch() as watch:
         part = watch if sys.stderr.isatty() else tell
@@ -146,7 +268,8 @@ def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Beg
 
 def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.cli.formats.rehearse import rehearsal_as_data, rehearsal_as_lines, rehearsal_as_markdown
+    from pipestate.cli.formats.json import rehearsal_as_data
+    from pipestate.cli.formats.rehearse import rehearsal_as_lines, rehearsal_as_markdown
 
     if form is Plain.CONSOLE:
         _show_lines(rehearsal_as_lines(found, min(console().width, WIDEST)), output)
@@ -156,7 +279,7 @@ def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None
 
 def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.cli.formats.compat import compat_as_data, compat_as_lines, compat_as_markdown
+    from pipestate.cli.formats.rehearse import compat_as_data, compat_as_lines, compat_as_markdown
 
     if form is Plain.CONSOLE:
         _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)

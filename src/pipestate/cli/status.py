@@ -1,19 +1,32 @@
 """The commands `plan`, `status`, `drift` and `report`: they read one database and change nothing."""
 
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.options import AsJson, Target, project_options
+from pipestate.cli.options import (
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    Runbooks,
+    Target,
+    Timeout,
+    Verbose,
+    project_options,
+)
 from pipestate.cli.output import console, print_json, put, refuse_unwritable, say, warn
-from pipestate.cli.verify import DEFAULT_TIMEOUT_S, Timeout, Verbose, locating
+from pipestate.cli.verify import locating
+from pipestate.core.errors import ConfigError, PipestateError
+from pipestate.database.interrupt import Interrupted
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
     from sqlalchemy import Connection
 
-    from pipestate.cli.watch import Draw
     from pipestate.ledger.soft_drops import SoftDropped
     from pipestate.project.graph import Position
     from pipestate.runbook.model import Runbook
@@ -21,17 +34,9 @@ if TYPE_CHECKING:
     from pipestate.status.plan import ChainPlan
     from pipestate.verify.report import Report
 
+
 EVERY_S = 5.0
 STDOUT = Path("-")
-Runbooks = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="RUNBOOK",
-        help="Names, or paths of .md files; else all default runbooks.",
-        show_default=False,
-        autocompletion=complete.runbook,
-    ),
-]
 
 
 @project_options
@@ -40,11 +45,12 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
 
     Example: pipestate plan
     """
-    from pipestate.cli.formats.plan import plan_as_data, print_plan
+    from pipestate.cli.formats.json import as_data
+    from pipestate.cli.formats.plan import print_plan
 
     found, report, dropped = planned(to)
     if json_:
-        print_json(plan_as_data(found))
+        print_json(as_data(found))
     else:
         print_plan(found, report.database, console(), verbose=verbose, dropped=dropped)
 
@@ -83,13 +89,7 @@ def status(
     ] = False,
     every: Annotated[
         float | None,
-        typer.Option(
-            "--every",
-            metavar="SECONDS",
-            min=0.5,
-            help="Refresh so often; implies --watch.",
-            show_default=False,
-        ),
+        typer.Option("--every", metavar="SECONDS", min=0.5, help="Refresh so often; implies --watch."),
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -103,12 +103,13 @@ def status(
 
     Example: pipestate status orders --watch
     """
-    from pipestate.cli import watch as again
-    from pipestate.cli.formats.status import print_status, status_as_data
+    from pipestate.cli.formats.json import status_as_data
+    from pipestate.cli.formats.status import print_status
 
     if watch or every is not None:
-        again.refuse_json(json_)
-        again.watch(lambda: drawn(to, runbooks or [], timeout, verbose=verbose), every or EVERY_S)
+        if json_:
+            raise ConfigError("--watch draws on a terminal, --json prints for a program: give one of them")
+        redraw(lambda: drawn(to, runbooks or [], timeout, verbose=verbose), every or EVERY_S)
         return
     standing = look(to, runbooks or [], timeout)
     if json_:
@@ -203,3 +204,76 @@ def drawn(to: Target, names: list[str], timeout: float, *, verbose: bool) -> "Dr
 
     standing = look(to, names, timeout)
     return lambda width: status_picture(standing, width, to.calls, verbose=verbose)
+
+
+TICK_S = 0.2  # delay until a resized window is redrawn
+
+# Draws a picture for a number of columns.
+Draw = Callable[[int], "RenderableType"]
+
+
+def redraw(look: Callable[[], Draw], every_s: float) -> None:
+    """Draw the picture that `look` returns for the terminal's width, and repeat.
+
+    The first call must succeed. Later errors, such as a lost connection or a half-edited runbook, appear below the
+    last picture, and the call is repeated. Ctrl-C ends it with exit code 0.
+    """
+    if not sys.stdout.isatty():
+        raise ConfigError("--watch draws on a terminal, and this is none: leave it out, or take --json")
+    try:
+        _show(look, every_s)
+    except (KeyboardInterrupt, Interrupted):
+        say("stopped watching; nothing was changed", err=True)
+
+
+def _show(look: Callable[[], Draw], every_s: float) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    draw, problem = look(), ""
+    with console.screen(hide_cursor=True):
+        while True:
+            _wait(console, draw, problem, every_s)
+            try:
+                draw, problem = look(), ""
+            except Interrupted:
+                raise
+            except PipestateError as error:
+                problem = str(error)
+
+
+def _wait(console: "Console", draw: Draw, problem: str, every_s: float) -> None:
+    """Draw, and redraw whenever the window changes its size, until the next update is due."""
+    end, looked, size = time.monotonic() + every_s, datetime.now(UTC), None
+    while time.monotonic() < end:
+        if console.size != size:
+            size = console.size
+            _draw(console, draw, _footer(looked, problem, every_s))
+        time.sleep(min(TICK_S, max(0.0, end - time.monotonic())))
+
+
+def _footer(looked: datetime, problem: str, every_s: float) -> tuple[str, str]:
+    """Write the time, or the error, with its style."""
+    if problem:
+        return f"{looked:%H:%M:%S} UTC: {problem}; trying again every {every_s:g} s", "bold red"
+    return f"{looked:%H:%M:%S} UTC, every {every_s:g} s, Ctrl-C ends it", "dim"
+
+
+def _draw(console: "Console", draw: Draw, footer: tuple[str, str]) -> None:
+    """Fill the screen; the last line counts the lines that do not fit."""
+    from rich.control import Control
+    from rich.segment import Segment, Segments
+    from rich.text import Text
+
+    from pipestate.core.text import plain
+
+    below = console.render_lines(Text(plain(footer[0]), footer[1]))
+    lines = console.render_lines(draw(console.width))
+    room = max(0, console.height - len(below))
+    if len(lines) > room:
+        more = Text(f"{len(lines) - room + 1} more lines: a higher window shows them", "dim")
+        lines = [*lines[: max(0, room - 1)], *console.render_lines(more)]
+    lines += [[Segment(" " * console.width)]] * (room - len(lines))
+    shown = [*lines, *below][: console.height]
+    apart = [segment for line in shown for segment in (*line, Segment.line())]
+    console.print(Control.home(), Segments(apart[:-1]), end="")

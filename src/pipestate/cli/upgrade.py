@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 def upgrade(
     to: Target,
     target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads."),
+        str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
     ] = "heads",
     hold: Annotated[
         bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
@@ -72,8 +71,7 @@ def downgrade(
 def ready(
     to: Target,
     wait: Annotated[
-        str | None,
-        typer.Option("--wait", metavar="5m", help="How long to wait until it is.", show_default=False),
+        str | None, typer.Option("--wait", metavar="5m", help="How long to wait until it is.")
     ] = None,
 ) -> None:
     """Say whether the database has every revision that this code knows. It takes no lock.

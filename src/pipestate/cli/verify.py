@@ -1,6 +1,6 @@
 """The commands `verify` and `gate`: they run the runbooks' checks, read-only."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli import complete
-from pipestate.cli.notify import failure_notified, find_news, find_webhooks, tell
-from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import Format, put, say, show
-from pipestate.cli.progress import checking
+from pipestate.cli.options import (
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    Phases,
+    Runbooks,
+    Target,
+    Timeout,
+    Verbose,
+    complete_phase,
+    project_options,
+)
+from pipestate.cli.output import Format, checking, put, say, show
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.interrupt import Interrupted, telling
 from pipestate.database.urls import shown
@@ -27,62 +34,28 @@ if TYPE_CHECKING:
     from pipestate.runbook.model import Runbook
     from pipestate.verify.report import Report
 
-DEFAULT_TIMEOUT_S = 30.0
-Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit of one check.")
-]
+ALL_ROWS = 2_000_000_000
 Jobs = Annotated[
-    int,
-    typer.Option("--jobs", metavar="N", min=1, max=32, help="Run N checks at once, on one snapshot."),
+    int, typer.Option("--jobs", metavar="N", min=1, max=32, help="Run N checks at once, on one snapshot.")
 ]
 
-ALL_ROWS = 2_000_000_000
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="List passed checks, revisions or gates as well.")
-]
 Evidence = Annotated[
     str | None,
-    typer.Option(
-        "--evidence",
-        metavar="N",
-        help="Show N rows of evidence for each failed check, or all.",
-        show_default=False,
-    ),
-]
-Phases = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--phase",
-        metavar="PHASE",
-        help="Run only this phase; repeatable. Write PHASE or RUNBOOK/PHASE.",
-        show_default=False,
-        autocompletion=complete.phase,
-    ),
+    typer.Option("--evidence", metavar="N", help="Show N rows of evidence for each failed check, or all."),
 ]
 
 
 @project_options
 def verify(
     to: Target,
-    runbooks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUNBOOK",
-            help="Names, or paths of .md files; else all default runbooks.",
-            show_default=False,
-            autocompletion=complete.runbook,
-        ),
-    ] = None,
+    runbooks: Runbooks = None,
     phases: Phases = None,
     json_: AsJson = False,
     form: Annotated[
         Format, typer.Option("--format", metavar="FORMAT", help="Format of the report.")
     ] = Format.CONSOLE,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the report into this file.", show_default=False
-        ),
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report into this file.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Write the result into the ledger.")] = False,
     notify: Annotated[
@@ -91,7 +64,6 @@ def verify(
             "--notify",
             metavar="URL",
             help="Notify this webhook when a gate opens or closes; needs --record, repeatable.",
-            show_default=False,
         ),
     ] = None,
     apply_migration: Annotated[
@@ -114,8 +86,12 @@ def verify(
 
     chosen = Format.JSON if json_ else form
     most = parse_evidence(evidence)
-    webhooks = find_webhooks(notify, record=record)
-    with errors_for_machines(to, chosen, output), failure_notified(webhooks, to):
+    webhooks: list[Webhook] = []
+    if notify or record:
+        from pipestate.cli.notify import find_webhooks
+
+        webhooks = find_webhooks(notify, record=record)
+    with errors_for_machines(to, chosen, output, webhooks):
         books = locate_runbooks(to.project, runbooks or [], phases or [])
         if apply_migration:
             upgrade_ungated(to)
@@ -135,12 +111,11 @@ def gate(
         typer.Argument(
             metavar="[RUNBOOK/]PHASE",
             help="The phase, with its runbook where the name is ambiguous.",
-            autocompletion=complete.phase,
+            autocompletion=complete_phase,
         ),
     ],
     wait: Annotated[
-        str | None,
-        typer.Option("--wait", metavar="30m", help="Wait so long for the gate to open.", show_default=False),
+        str | None, typer.Option("--wait", metavar="30m", help="Wait so long for the gate to open.")
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -182,7 +157,7 @@ def parse_evidence(asked: str | None) -> int | None:
 def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Report":
     """Evaluate until the gate is open or the time is over; report changes on stderr."""
     from pipestate.core.text import parse_age
-    from pipestate.verify.connections import wait_for_opening
+    from pipestate.verify.wait import wait_for_opening
 
     patience = parse_age(wait, option="--wait", units="dhms")
     with telling(lambda: f"{phase} had not opened yet"):
@@ -192,11 +167,17 @@ def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Repor
 
 
 @contextmanager
-def errors_for_machines(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
-    """Write JSON or metrics also for a failed evaluation; the error message is printed on stderr."""
+def errors_for_machines(
+    to: Target, form: Format, output: Path | None = None, webhooks: "Sequence[Webhook]" = ()
+) -> Iterator[None]:
+    """Tell webhooks of a failed evaluation, and write JSON or metrics for it; stderr gets the error message."""
     try:
         yield
     except PipestateError as error:
+        if webhooks and not isinstance(error, Interrupted):
+            from pipestate.cli.notify import notify_failure
+
+            notify_failure(webhooks, to.url, error)
         if form is Format.JSON:
             from pipestate.cli.formats.json import error_as_json
 
@@ -258,17 +239,20 @@ def locating(to: Target, warn: Callable[[str], None]) -> "Callable[[Connection],
     return locate
 
 
-def write_down(to: Target, report: "Report", webhooks: "list[Webhook]") -> None:
+def write_down(to: Target, report: "Report", webhooks: "Sequence[Webhook]") -> None:
     """Record the run in the ledger; then send its news to the webhooks."""
     from pipestate.database import connections as db
     from pipestate.ledger.record import record_report
 
     with db.writer(to.url) as connection:
         to.locate(connection)
-        news = find_news(connection, report) if webhooks else ()
+        if webhooks:
+            from pipestate.cli.notify import find_news
+
+            news = find_news(connection, report)
         record_report(connection, report, event="verify")
-    if news:
-        from pipestate.cli.formats.notice import notice_of
+    if webhooks and news:
+        from pipestate.cli.notify import notice_of, tell
 
         tell(webhooks, notice_of(report, news))
 

@@ -25,8 +25,7 @@ from pipestate.database.interrupt import Interrupted
 from pipestate.database.urls import parse_url, shown, without_secrets
 from pipestate.fleet.survey import survey
 from pipestate.runbook.statement import objections
-from pipestate.verify.read import read
-from pipestate.verify.values import QueryResult
+from pipestate.verify.read import QueryResult, read
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -11,7 +11,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.database.urls import parse_url
 from pipestate.fleet.ask import Answer, TenantUpgrade, UpgradeOutcome
 from pipestate.fleet.run import Fleet, Tally, Wave
-from pipestate.fleet.waves import parse_shard
+from pipestate.fleet.upgrade import parse_shard
 
 NO_LINE = "{place}: not a line of `pipestate fleet upgrade --json`: give the files that it wrote"
 

@@ -1,7 +1,9 @@
-"""`python -m pipestate.fleet.worker`: upgrades one tenant after another, and reports each on stdout.
+"""Workers of a fleet upgrade: processes that upgrade one tenant after another, one per thread of the parent.
+
+`python -m pipestate.fleet.worker` is the child:
 
 1. Read the job from stdin: the project and the target revision.
-2. For each further line, upgrade that tenant through the project's env.py, and write one line about it.
+2. For each further line, upgrade that tenant through the project's env.py, and write one line about it to stdout.
 3. End when stdin closes, hence also when the parent process ends. The current tenant is finished first.
 
 Output of env.py and the revisions is written to stderr. Alembic keeps its state in modules, so each worker is a
@@ -10,34 +12,185 @@ process. It loads the project once: later tenants take a fraction of the first o
 
 import json
 import os
+import select
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import IO, TYPE_CHECKING, Any
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import PipestateError, Unreachable
+from pipestate.database.interrupt import is_stopped
 from pipestate.database.urls import as_env_py_wants, parse_url, without_secrets
-from pipestate.migration.failure import explain
-from pipestate.migration.upgrade import OtherDatabase, Upgrade, make_upgrade, upgrade, url_for_env_py
-from pipestate.project.find import find_described
-from pipestate.project.graph import find_targets
-from pipestate.project.revision_files import read_chain
-from pipestate.project.version_table import locator
+from pipestate.fleet.list import Tenant
+from pipestate.project.find import Project, describe, find_described
+
+if TYPE_CHECKING:
+    from pipestate.migration.upgrade import Upgrade
+
+POLL_S = 0.2
+LAST_WORDS = 4_000  # bytes kept of a dead worker's output
+_NOTHING: Mapping[str, Any] = {
+    "applied": [],
+    "waiting": [],
+    "held": [],
+    "held_ungated": [],
+    "error": None,
+    "exit_code": 0,
+}
+
+
+@dataclass
+class _Process:
+    """A running worker. `printed` is a file, so that the worker never blocks on a full pipe."""
+
+    process: "subprocess.Popen[bytes]"
+    printed: IO[bytes]
+    served: int = 0
+    left: bytes = b""
+
+    def send(self, line: str) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(f"{line}\n".encode())
+            self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for an answer; return None if the worker has ended. Ctrl-C ends it."""
+        assert self.process.stdout is not None
+        channel = self.process.stdout.fileno()
+        while b"\n" not in self.left:
+            if is_stopped():
+                self.process.terminate()
+                return None
+            if select.select([channel], [], [], POLL_S)[0]:
+                read = os.read(channel, 1 << 16)
+                if not read:
+                    return None
+                self.left += read
+        line, _, self.left = self.left.partition(b"\n")
+        self.served += 1
+        return {**_NOTHING, **json.loads(line)}
+
+    def last_words(self) -> str:
+        """Return the last line of the worker's output."""
+        self.printed.seek(max(0, self.printed.seek(0, os.SEEK_END) - LAST_WORDS))
+        lines = self.printed.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def end(self) -> int:
+        """Close stdin, which ends the worker; after Ctrl-C, end it at once."""
+        if is_stopped():
+            self.process.terminate()
+        for channel in (self.process.stdin, self.process.stdout):
+            if channel is not None:
+                with suppress(OSError):
+                    channel.close()
+        code = self.process.wait()
+        self.printed.close()
+        return code
+
+
+@dataclass
+class Workers:
+    """One worker per calling thread. `arguments` are those of `-x`, with the tenant's names filled in."""
+
+    project: Project
+    target: str
+    version_table: str | None = None
+    arguments: Sequence[str] = ()
+    _own: threading.local = field(default_factory=threading.local)
+    _all: list[_Process] = field(default_factory=list)
+
+    def upgrade(self, tenant: Tenant) -> dict[str, Any]:
+        """Upgrade a tenant; replace a reused worker that connects to another database. A dead worker is an error."""
+        worker = self._worker()
+        found = self._ask(worker, tenant)
+        if found is not None and found.get("is_other") and worker.served > 1:
+            self._end(worker)
+            worker = self._worker()
+            found = self._ask(worker, tenant)
+        if found is None:
+            words = without_secrets(worker.last_words(), tenant.url)
+            code = self._end(worker)
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            said = f"the process that upgraded it ended with {how}: run the same again"
+            return {**_NOTHING, "error": f"{said} ({words})" if words else said, "exit_code": 3}
+        return found
+
+    def _ask(self, worker: _Process, tenant: Tenant) -> dict[str, Any] | None:
+        names = {"schema": tenant.schema or "", "name": tenant.name, "database": tenant.url.database or ""}
+        arguments = list(self.arguments)
+        for name, value in names.items():
+            arguments = [each.replace(f"{{{name}}}", value) for each in arguments]
+        url = tenant.url.render_as_string(hide_password=False)
+        worker.send(json.dumps({"url": url, "path": tenant.path, "arguments": arguments}))
+        return worker.receive()
+
+    def _worker(self) -> _Process:
+        found: _Process | None = getattr(self._own, "worker", None)
+        if found is None:
+            found = self._own.worker = self._start()
+            self._all.append(found)
+        return found
+
+    def _start(self) -> _Process:
+        printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "pipestate.fleet.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=printed,
+            process_group=0,  # the parent handles Ctrl-C
+        )
+        worker = _Process(process, printed)
+        worker.send(
+            json.dumps(
+                {
+                    "project": describe(self.project),
+                    "target": self.target,
+                    "version_table": self.version_table,
+                }
+            )
+        )
+        return worker
+
+    def _end(self, worker: _Process) -> int:
+        self._own.worker = None
+        self._all.remove(worker)
+        return worker.end()
+
+    @contextmanager
+    def open(self) -> Iterator["Workers"]:
+        """End all workers when the block ends."""
+        try:
+            yield self
+        finally:
+            for worker in list(self._all):
+                worker.end()
+            self._all.clear()
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """A loaded project; `plan` holds the settings that all its tenants share."""
+class LoadedProject:
+    """The child's side: `plan` holds the settings that all its tenants share."""
 
-    plan: Upgrade
+    plan: "Upgrade"
     wanted: Sequence[str]
     environ: Mapping[str, str]
 
     def upgrade(self, url: URL, path: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
         """Upgrade a tenant; any error becomes its answer."""
+        from sqlalchemy.exc import DBAPIError
+
+        from pipestate.migration.failure import explain
+        from pipestate.migration.upgrade import OtherDatabase, upgrade
+
         os.environ.update(self._names(url))
         locate = self.plan.locate.within(path[0]) if path else self.plan.locate
         on = replace(self.plan, url=url, locate=locate, path=tuple(path), arguments=tuple(arguments))
@@ -66,6 +219,8 @@ class Worker:
 
     def _names(self, url: URL) -> dict[str, str]:
         """Set the variables that name the tenant's database, with the project's own driver."""
+        from pipestate.migration.upgrade import url_for_env_py
+
         named = {}
         for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL"):
             own = self.environ.get(name)
@@ -75,35 +230,29 @@ class Worker:
 
 
 def main() -> int:
-    """Process jobs until stdin ends."""
-    tell = _teller()
-    job = json.loads(sys.stdin.readline())
-    worker = _load(job)
+    """Process jobs until stdin ends. Reserve stdout for answers; redirect other output to stderr."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    worker = _load(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
         tenant = json.loads(line)
-        tell(worker.upgrade(parse_url(tenant["url"]), tenant["path"], tenant["arguments"]))
+        found = worker.upgrade(parse_url(tenant["url"]), tenant["path"], tenant["arguments"])
+        answers.write(json.dumps(found) + "\n")
+        answers.flush()
     return 0
 
 
-def _load(job: Mapping[str, Any]) -> Worker:
+def _load(job: Mapping[str, Any]) -> LoadedProject:
+    from pipestate.migration.upgrade import make_upgrade
+    from pipestate.project.graph import find_targets
+    from pipestate.project.revision_files import read_chain
+    from pipestate.project.version_table import locator
+
     project = find_described(job["project"])
     chain = read_chain(project)
     locate = locator(project, chain, job["version_table"])
-    nowhere = parse_url("postgresql://")
-    plan = make_upgrade(project, chain, locate, nowhere)
-    return Worker(plan, find_targets(chain, job["target"]), dict(os.environ))
-
-
-def _teller() -> Callable[[Mapping[str, Any]], None]:
-    """Reserve stdout for answers; redirect other output to stderr."""
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def tell(answer: Mapping[str, Any]) -> None:
-        channel.write(json.dumps(answer) + "\n")
-        channel.flush()
-
-    return tell
+    plan = make_upgrade(project, chain, locate, parse_url("postgresql://"))
+    return LoadedProject(plan, find_targets(chain, job["target"]), dict(os.environ))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.functions import install_block
 from pipestate.ledger.state import refuse_foreign_owner
 from pipestate.ledger.tables import SCHEMA, Ledger, ledger_on
-from pipestate.verify.ledger_owner import ARCHIVE
+from pipestate.verify.session_safety import ARCHIVE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()

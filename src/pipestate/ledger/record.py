@@ -29,8 +29,8 @@ from pipestate.ledger.state import (
 from pipestate.ledger.tables import ledger_on
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
-from pipestate.verify.ledger_owner import foreign_owner_query
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, Verdict, count
+from pipestate.verify.session_safety import foreign_owner_query
 
 # A container's user is often root, so the launcher or the CI names the person.
 VARIABLES = ("PIPESTATE_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")

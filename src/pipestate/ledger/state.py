@@ -17,8 +17,8 @@ from pipestate.core.text import many, plain
 from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified
 from pipestate.project.version_table import FOUND
-from pipestate.verify.ledger_owner import MESSAGE, foreign_owner_query
-from pipestate.verify.select import HOW_TO_INSTALL, NO_LEDGER
+from pipestate.verify.read import HOW_TO_INSTALL, NO_LEDGER
+from pipestate.verify.session_safety import MESSAGE, foreign_owner_query
 
 _COLUMNS = {
     "postgresql": f"""SELECT c.relname::text, a.attname::text

@@ -14,7 +14,7 @@ from pipestate.migration.run import current_run
 from pipestate.migration.settings import timeout_of
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Check
-from pipestate.verify.read import read
+from pipestate.verify.read import QueryFailed, QueryResult, read
 from pipestate.verify.report import (
     Outcome,
     PhaseReport,
@@ -27,7 +27,6 @@ from pipestate.verify.report import (
 )
 from pipestate.verify.run import EVIDENCE_ROWS, NOTHING, describe, run_check
 from pipestate.verify.select import SelectedCheck
-from pipestate.verify.values import QueryFailed, QueryResult
 
 NOTHING_DONE = "nothing of this revision was done"
 PREPARED = "nothing was dropped; what this revision has committed before its gate stays, and a rerun goes on from there"

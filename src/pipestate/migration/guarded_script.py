@@ -24,7 +24,7 @@ from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_m
 from pipestate.migration.step import GuardedRun
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.revision_files import changes_ledger, installs_ledger, read_gates
-from pipestate.verify.ledger_owner import foreign_owner_query
+from pipestate.verify.session_safety import foreign_owner_query
 
 # Scripts of other engines have no procedures in the session that could compare.
 JUDGING = frozenset({"postgresql"})

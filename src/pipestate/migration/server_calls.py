@@ -12,8 +12,9 @@ from pipestate.migration.failure import MigrationError
 from pipestate.migration.request import GateRequest, Tables
 from pipestate.migration.run import current_run
 from pipestate.runbook.model import Check
-from pipestate.verify.ledger_owner import files_as_json, reads_rehearsals
-from pipestate.verify.select import NO_LEDGER, SelectedCheck, signoff_check
+from pipestate.verify.read import NO_LEDGER
+from pipestate.verify.select import SelectedCheck, signoff_check
+from pipestate.verify.session_safety import files_as_json, reads_rehearsals
 
 # Use the oid: a name in a schema that this role may not use is an error.
 _MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(

@@ -1,19 +1,114 @@
-"""Render the report as one HTML file that works offline: scripts, fonts and pictures are absent."""
+"""Render the report as one HTML file that works offline: scripts, fonts and pictures are absent.
 
-from collections.abc import Iterator, Mapping, Sequence
+Templates escape every value, shorten it, and show its control characters.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from pipestate import __version__
+from pipestate.core.text import html
 from pipestate.project.find import Calls
-from pipestate.report.chart import Drawing, Span, draw, spans
-from pipestate.report.environment import make_environment, style
-from pipestate.report.gather import Gathered, Macro, check_id, notes_of
-from pipestate.report.prose import ProseSection, sections
+from pipestate.report import words
+from pipestate.report.chart import Drawing, Span, draw, number, spans
+from pipestate.report.gather import Gathered
+from pipestate.report.prose import Notes, ProseSection, inline, sections
 from pipestate.report.series import Series
 from pipestate.report.words import summarise
-from pipestate.runbook.model import Runbook
-from pipestate.status.model import PhaseStatus, RunbookStatus
-from pipestate.verify.report import Gate
+from pipestate.runbook.model import Phase, Runbook
+from pipestate.status.facts import Rows, is_distribution
+from pipestate.status.model import Backfilling, PhaseStatus, RunbookStatus, Status
+from pipestate.status.opening import days, lasting
+from pipestate.verify.report import Gate, Json, Outcome, Verdict
+
+TEMPLATES = Path(__file__).parent / "templates"
+LONGEST_TEXT = 3000
+LONGEST_CELL = 300
+Macro = Callable[..., Markup]
+
+
+def make_environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "cell": cell,
+        "database_name": words.database_name,
+        "database_place": words.database_place,
+        "days": days,
+        "identifier": lambda text: words.identifier(shortened(text, LONGEST_TEXT)),
+        "inline": inline,
+        "lasting": lasting,
+        "moment": words.moment,
+        "number": number,
+        "places": words.places,
+        "short_path": words.short_path,
+        "strip_words": words.strip_words,
+        "utc": words.utc,
+        "whole": whole,
+    }
+    environment.globals["day_words"] = words.DAY_WORDS
+    return environment
+
+
+def shown(value: Any) -> Any:
+    """Prepare a value for escaping: shorten long text and make control characters visible."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return "" if value is None else value
+    return html(shortened(value, LONGEST_TEXT))
+
+
+def cell(value: Json) -> str:
+    """Write a value of a row.
+
+    >>> cell(True), cell({"a": 1}), cell(None)
+    ('true', '{"a": 1}', 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return words.timestamp(value) or shortened(value, LONGEST_CELL)
+    return shortened(json.dumps(value, ensure_ascii=False), LONGEST_CELL)
+
+
+def whole(rows: Rows) -> int:
+    """Return the sum of the amounts if the rows are a distribution of several, else 0.
+
+    >>> whole([{"region": "north", "a.b": 12}, {"region": "south", "a.b": 3}]), whole([{"region": "north", "n": 3}])
+    (15, 0)
+    """
+    if len(rows) < 2 or not is_distribution(rows):
+        return 0
+    _, amount, *_ = rows[0]
+    return sum(int(str(row[amount])) for row in rows)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Cut a text after this many characters.
+
+    >>> shortened("abcdef", 4)
+    'abcd…'
+    """
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def style() -> tuple[Markup, str]:
+    """Return the report's style, and its hash: the page's policy allows this style only."""
+    text = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return Markup(text), f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +208,16 @@ def _check_charts(gathered: Gathered) -> Iterator[tuple[RunbookStatus, PhaseStat
         found = gathered.past.checks.get((book.name, phase.name), ())
         asked = {verdict.check_id for verdict in phase.checks} if phase.applies else set()
         charts = [
-            _chart(f"chart.{book.name}.{phase.name}.{number}", each, gathered, asked)
-            for number, each in enumerate(found)
+            _chart(f"chart.{book.name}.{phase.name}.{index}", each, gathered, asked)
+            for index, each in enumerate(found)
         ]
         if charts:
             yield book, phase, charts
 
 
 def _observation_charts(gathered: Gathered) -> Iterator[Chart]:
-    for number, each in enumerate(gathered.past.observations):
-        yield _chart(f"chart.observed.{number}", each, gathered, set())
+    for index, each in enumerate(gathered.past.observations):
+        yield _chart(f"chart.observed.{index}", each, gathered, set())
 
 
 def _chart(id: str, series: Series, gathered: Gathered, asked: set[str]) -> Chart:
@@ -136,3 +231,56 @@ def _chart(id: str, series: Series, gathered: Gathered, asked: set[str]) -> Char
         spans(series, window),
         check_id(book, phase, check) if check in asked else None,
     )
+
+
+def check_id(runbook: str, phase: str, check: str) -> str:
+    """Return the HTML id of a verdict."""
+    return f"check.{runbook}.{phase}.{check}"
+
+
+def notes_of(
+    book: Runbook,
+    standing: Status,
+    charts: Mapping[str, Sequence[tuple[str, str]]],
+    macros: Mapping[str, Macro],
+) -> Notes:
+    """Render the notes of a runbook, by the line of their blocks.
+
+    `charts` maps a verdict's id to the columns and ids of its charts.
+    """
+    here = next(each for each in standing.runbooks if each.path == book.path)
+    notes: dict[int, Markup] = {}
+    for phase, stands in zip(book.phases, here.phases, strict=True):
+        for verdict in stands.checks:
+            notes[int(verdict.source.rpartition(":")[2])] = _verdict(here, stands, verdict, charts, macros)
+        notes.update(_others(book, phase, standing, macros))
+    return notes
+
+
+def _verdict(
+    book: RunbookStatus,
+    phase: PhaseStatus,
+    verdict: Verdict,
+    charts: Mapping[str, Sequence[tuple[str, str]]],
+    macros: Mapping[str, Macro],
+) -> Markup:
+    if verdict.outcome is Outcome.SKIPPED:
+        return macros["skipped"](verdict)
+    signoff = next((each for each in phase.signoffs if each.id == verdict.check_id), None)
+    id = check_id(book.name, phase.name, verdict.check_id)
+    return macros["verdict"](id, verdict, signoff, charts.get(id, ()))
+
+
+def _others(
+    book: Runbook, phase: Phase, standing: Status, macros: Mapping[str, Macro]
+) -> Iterator[tuple[int, Markup]]:
+    dialect = standing.database.dialect
+    shown = {view.id for view in standing.views if view.runbook == book.name and (view.rows or view.error)}
+    for view in phase.views_for(dialect):
+        yield view.line, macros["viewed"](book.name, view.id, view.id in shown)
+    for backfill in phase.backfills_for(dialect):
+        yield backfill.line, macros["backfilled"](_run_of(backfill.id, book, standing))
+
+
+def _run_of(id: str, book: Runbook, standing: Status) -> Backfilling | None:
+    return next((run for run in standing.backfills if (run.runbook, run.id) == (book.name, id)), None)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from pipestate.runbook.criterion import Comparison, RequirementError, parse_requirement
 from pipestate.runbook.model import Check
 from pipestate.verify.judge import holds
-from pipestate.verify.values import Json
+from pipestate.verify.report import Json
 
 Limits = Mapping[str, tuple[Comparison, ...]]
 

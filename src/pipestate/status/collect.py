@@ -1,23 +1,74 @@
-"""Collect the status of a database: verdicts, records and views, all in one snapshot."""
+"""Collect the status of a database: verdicts, records of the ledger and views, all in one snapshot."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 
 from sqlalchemy import URL, Connection, DateTime, literal_column, select
+from sqlalchemy.exc import DBAPIError
 
+from pipestate.core.errors import ConfigError
+from pipestate.ledger.drift import Drift, read_drift
+from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
+from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
 from pipestate.ledger.tables import CLOCK, in_utc
 from pipestate.project.graph import Position
-from pipestate.runbook.model import Phase, Runbook
-from pipestate.status.ledger import Recorded, read_ledger, stand
-from pipestate.status.model import Forced, PhaseStatus, RunbookStatus, Status
+from pipestate.runbook.model import Check, Phase, Runbook, View
+from pipestate.status.facts import (
+    Row,
+    read_backfills,
+    read_observations,
+    read_recorded_signoffs,
+    read_rehearsals,
+    stand,
+)
+from pipestate.status.model import (
+    Backfilling,
+    ClosedRecord,
+    Day,
+    Forced,
+    Held,
+    Observed,
+    PhaseStatus,
+    RecordedRehearsal,
+    RunbookStatus,
+    Shown,
+    Status,
+)
 from pipestate.status.opening import find_soaks, opening
-from pipestate.status.records import LedgerReading
-from pipestate.verify.report import Gate, PhaseReport, Report
-from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_views, verify_on
+from pipestate.status.records import (
+    LedgerReading,
+    read_days,
+    read_forced,
+    read_held,
+    read_last_closed,
+)
+from pipestate.verify.read import QueryFailed, explain, guarded, read
+from pipestate.verify.report import Gate, PhaseReport, Report, Verdict
+from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
 
 DAYS = 14
+VIEW_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Records of the ledger. If `missing` gives a reason, all are empty; an alarming reason is in `warnings` too."""
+
+    missing: str | None = None
+    held: Mapping[tuple[str, str], Held] = field(default_factory=dict)
+    days: Mapping[tuple[str, str], tuple[Day, ...]] = field(default_factory=dict)
+    last_closed: Mapping[tuple[str, str], ClosedRecord] = field(default_factory=dict)
+    words: Mapping[tuple[str, str, str], list[Row]] = field(default_factory=dict)
+    observations: tuple[Observed, ...] = ()
+    forced: Forced | None = None
+    backfills: tuple[Backfilling, ...] = ()
+    rehearsal: RecordedRehearsal | None = None
+    warnings: tuple[str, ...] = ()
+    drift: Drift | None = None
+    soft_drops: tuple[SoftDropped, ...] = ()
 
 
 def collect(
@@ -71,9 +122,7 @@ def _runbooks(
 ) -> tuple[RunbookStatus, ...]:
     judged = {(book.path, phase.name): phase for book, phase in report.phases()}
     dialect = report.database.dialect
-    closed = frozenset(
-        f"{book.name}/{phase.name}" for book, phase in report.phases() if phase.gate is Gate.CLOSED
-    )
+    closed = frozenset(report.addresses(Gate.CLOSED))
     found = []
     for _, group in groupby(phases, key=lambda pair: pair[0].path):
         pairs = list(group)
@@ -124,3 +173,104 @@ def _phase(
         recorded.days.get(key, ()),
         recorded.last_closed.get(key),
     )
+
+
+def run_views(
+    connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
+) -> list[Shown]:
+    """Run the views of the phases that the database has reached, runbook by runbook."""
+    shown_views: dict[tuple[str, str], Shown] = {}
+    for runbook, phase in phases:
+        for view in phase.views_for(connection.dialect.name):
+            # A view is shown after its phase, too: only its own `until` ends it.
+            scopes = ((phase.from_, None), (view.from_, view.until))
+            key = (runbook.name, view.id)
+            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
+                shown_views[key] = _shown(connection, runbook, view, timeout_s)
+    return list(shown_views.values())
+
+
+def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
+    try:
+        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+    except QueryFailed as error:
+        return Shown(view.id, (), str(error), runbook=runbook.name)
+    return Shown(view.id, result.records(), None, result.total, runbook.name)
+
+
+def read_ledger(
+    source: LedgerReading,
+    phases: Sequence[tuple[Runbook, Phase]],
+    report: Report,
+    paths: Mapping[str, Path],
+    *,
+    days: int,
+    timeout_s: float,
+) -> Recorded:
+    """Read all records. A ledger that is missing, outdated, unreadable or another role's becomes one sentence.
+
+    The owner of the version table is trusted if `set_version_table` was called before, as in `verify_on`.
+    """
+    if found := find_foreign_owner(source.connection):
+        return Recorded(said := f"{found}; {NOT_SHOWN}", warnings=(said,))
+    try:
+        require_ledger(source.connection)
+        with guarded(source.connection, timeout_s):
+            return _read(source, phases, report, paths, days)
+    except ConfigError as error:
+        return Recorded(str(error))
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return Recorded(f"the ledger cannot be read: {explain(error, timeout_s)}")
+
+
+def _read(
+    source: LedgerReading,
+    phases: Sequence[tuple[Runbook, Phase]],
+    report: Report,
+    paths: Mapping[str, Path],
+    days: int,
+) -> Recorded:
+    signoffs = [signoff for _, phase in phases for signoff in phase.signoffs]
+    return Recorded(
+        None,
+        read_held(source),
+        read_days(source, days),
+        read_last_closed(source),
+        read_recorded_signoffs(source, signoffs),
+        read_observations(source, _asked(source, phases, report)),
+        read_forced(source),
+        read_backfills(source),
+        next(iter(read_rehearsals(source, paths, most=1)), None),
+        warnings=(*_orphaned(source), *foreign_warning(source.connection)),
+        drift=read_drift(source.connection),
+        soft_drops=tuple(find_soft_drops(source.connection)),
+    )
+
+
+def _orphaned(source: LedgerReading) -> tuple[str, ...]:
+    found = find_orphans(source.connection)
+    if not found:
+        return ()
+    return (f"{found} has hidden columns that the ledger does not know: a restore cannot find them by name",)
+
+
+def _asked(
+    source: LedgerReading, phases: Sequence[tuple[Runbook, Phase]], report: Report
+) -> list[tuple[Check, Verdict, str]]:
+    """Pair the checks with their verdicts and addresses."""
+    dialect = source.connection.dialect.name
+    written = {
+        f"{runbook.name}/{phase.name}/{check.id}": check
+        for runbook, phase in phases
+        for check in phase.checks_for(dialect)
+        if isinstance(check, Check)
+    }
+    found = []
+    for runbook, phase in report.phases():
+        for verdict in phase.checks:
+            address = f"{runbook.name}/{phase.name}/{verdict.check_id}"
+            if address in written:
+                found.append((written[address], verdict, address))
+    return found

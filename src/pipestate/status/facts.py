@@ -1,7 +1,7 @@
-"""Distributions and other facts for `status`: rows shown as bars, observations, backfills, rehearsals."""
+"""Facts of the ledger for `status`: observations, backfills, rehearsals, sign-offs; and rows shown as bars."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ from pipestate.ledger.history import EARLIEST
 from pipestate.ledger.record import REHEARSE
 from pipestate.ledger.tables import in_utc
 from pipestate.project.file_hashes import hash_files
-from pipestate.runbook.model import Check
+from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
-from pipestate.status.model import Backfilling, Observed, RecordedRehearsal
-from pipestate.status.records import AHEAD, LedgerReading, known_in_utc
-from pipestate.verify.report import Verdict
-from pipestate.verify.values import Json
+from pipestate.status.model import Backfilling, Observed, RecordedRehearsal, RecordedSignOff, SignOffStatus
+from pipestate.status.records import AHEAD, HORIZON, LedgerReading, known_in_utc
+from pipestate.verify.report import Json, Verdict
 
 Rows = Sequence[Mapping[str, Json]]
 
@@ -40,6 +39,9 @@ def is_distribution(rows: Rows) -> bool:
 
 MOST_NAMES = 100
 MOST_BACKFILLS = 20
+MOST_WORDS = 1000
+
+Row = tuple[str, datetime, str | None, str | None]  # person, time, note, hash of the signed text
 
 
 def read_observations(
@@ -164,3 +166,54 @@ def _backfilling(row: Any) -> Backfilling:
         known_in_utc(row.finished_at),
         row.actor,
     )
+
+
+def read_recorded_signoffs(
+    source: LedgerReading, signoffs: Sequence[SignOff]
+) -> dict[tuple[str, str, str], list[Row]]:
+    """Read all sign-offs, newest first, by runbook, phase and name."""
+    said = source.view(
+        "sign_off", ("signed_at",), *("runbook", "phase", "name", "person", "note", "text_sha256")
+    )
+    span = max([HORIZON, *(signoff.valid_for for signoff in signoffs)])
+    query = (
+        select(*said.c)
+        .where(source.of_phases(said.c.runbook, said.c.phase), source.lately(said.c.signed_at, span))
+        .order_by(said.c.signed_at.desc())
+        .limit(MOST_WORDS)
+    )
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in source.rows(query) if signoffs else ():
+        found.setdefault((row.runbook, row.phase, row.name), []).append(_row(row))
+    return found
+
+
+def stand(signoff: SignOff, rows: Iterable[Row], now: datetime) -> SignOffStatus:
+    """Compare recorded sign-offs with the required ones: each person's latest counts, as in the check."""
+    latest: dict[str, RecordedSignOff] = {}
+    for person, at, note, text_sha256 in rows:
+        if text_sha256 not in (None, signoff.text_sha256):
+            continue
+        word = _word(person, at, note, signoff.valid_for, now)
+        latest.setdefault(person.strip().lower(), word)
+    ends = sorted((word.until for word in latest.values() if word.holds), reverse=True)
+    return SignOffStatus(
+        signoff.id,
+        signoff.text,
+        signoff.valid_for,
+        signoff.people,
+        tuple(latest.values()),
+        max(0, signoff.people - len(ends)),
+        ends[signoff.people - 1] if len(ends) >= signoff.people else None,
+    )
+
+
+def _word(
+    person: str, at: datetime, note: str | None, valid_for: timedelta, now: datetime
+) -> RecordedSignOff:
+    until = at + valid_for
+    return RecordedSignOff(person, at, until, holds=now < until, note=note)
+
+
+def _row(row: Any) -> Row:
+    return row.person, in_utc(row.signed_at), row.note, row.text_sha256

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from pipestate.ledger.drift import Drift
 from pipestate.ledger.soft_drops import SoftDropped
-from pipestate.verify.report import DatabaseInfo, Gate, Verdict
-from pipestate.verify.run import Shown
+from pipestate.verify.report import DatabaseInfo, Gate, Json, Verdict
 
 
 class DayState(StrEnum):
@@ -235,6 +234,17 @@ class RecordedRehearsal:
     kind: str = "rehearse"
     statements: int | None = None
     broken: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The rows of a view, or its error; `total` counts all rows."""
+
+    id: str
+    rows: tuple[dict[str, Json], ...]
+    error: str | None
+    total: int = 0
+    runbook: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,7 @@ def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, ca
     if not steps:
         return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"
     waiting = [step for step in steps if not step.applied]
-    closed = [
-        f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is Gate.CLOSED
-    ]
+    closed = report.addresses(Gate.CLOSED)
     fix = f"fix {', '.join(closed)}: {calls.pipestate('verify')}"
     if not waiting:
         return fix if closed else "nothing: the database is at head"

@@ -13,8 +13,8 @@ from typing import Any
 
 from pipestate.core.text import many
 from pipestate.runbook.criterion import ROWS, Comparison, Requirement, Value
-from pipestate.verify.report import Outcome
-from pipestate.verify.values import Json, QueryResult, as_record, shortened, shown
+from pipestate.verify.read import QueryResult
+from pipestate.verify.report import Json, Outcome, as_record, shortened, shown
 
 FIRST_ROW = 200
 

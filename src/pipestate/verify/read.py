@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, DBAPIError
 
+from pipestate.core.errors import PipestateError
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
 from pipestate.database.interrupt import is_stopped
 from pipestate.runbook.statement import explains
 from pipestate.runbook.variants import ledger_names
-from pipestate.verify.ledger_owner import MESSAGE, foreign_owner_query, reads_ledger
-from pipestate.verify.select import explain_missing_ledger
-from pipestate.verify.values import QueryFailed, QueryResult
+from pipestate.verify.report import Json, as_record
+from pipestate.verify.session_safety import MESSAGE, foreign_owner_query, reads_ledger
 
 MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
 TOO_WIDE = "what the query returned does not fit into memory: have it return fewer or shorter values, as left(x, 200)"
@@ -35,7 +35,32 @@ RELEASE = "RELEASE SAVEPOINT pipestate_check"
 _FIRST = "WITH pipestate_rows AS MATERIALIZED (\n{sql}\n) SELECT * FROM pipestate_rows LIMIT {most}"
 _COUNT = "SELECT count(*) FROM (\n{sql}\n) AS pipestate_rows"
 
+HOW_TO_INSTALL = "run `pipestate ledger install`, or a revision that calls install_ledger()"
+NO_LEDGER = f"this database has no ledger: {HOW_TO_INSTALL}"
+
+UNDEFINED_TABLE = "42P01"
+_ON_POSTGRESQL = re.compile(r"\bpipestate\.\w+")
+_ON_SQLITE = re.compile(r"no such table: pipestate_(?!archive_|alembic_)\w+")
+
 Found = CursorResult[tuple[object, ...]]
+
+
+class QueryFailed(PipestateError):
+    """A query without an answer: the message says why, in one sentence."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The first rows of a query's result, and the number of all."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    total: int
+
+    def records(self) -> tuple[dict[str, Json], ...]:
+        return tuple(as_record(self.columns, row) for row in self.rows)
 
 
 @dataclass(slots=True)
@@ -175,3 +200,15 @@ def _counted_there(connection: Connection, first: str, sql: str, most: int) -> Q
     if total > most:
         total = max(total, int(str(_execute(connection, _COUNT.format(sql=sql)).scalar_one())))
     return QueryResult(columns, tuple(rows[:most]), total)
+
+
+def explain_missing_ledger(message: str, sqlstate: str | None = None) -> str:
+    """Replace a driver's message about a missing table of the ledger by the next step; leave every other message.
+
+    >>> explain_missing_ledger('relation "pipestate.soak" does not exist', "42P01") == NO_LEDGER
+    True
+    >>> explain_missing_ledger("no such table: orders")
+    'no such table: orders'
+    """
+    missing = _ON_POSTGRESQL.search(message) if sqlstate == UNDEFINED_TABLE else _ON_SQLITE.search(message)
+    return NO_LEDGER if missing else message

@@ -1,23 +1,30 @@
-"""A run of checks: one snapshot, each check with its own timeout and savepoint; an error stops only its check."""
+"""A run of checks: one snapshot, each check with its own timeout and savepoint; an error stops only its check.
+
+The first connection begins alone. After a while others join, each on the first one's snapshot, so a short run opens
+none of them. A connection that fails is left out.
+"""
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, groupby
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread, current_thread
+from typing import Generic, TypeVar
 
 from sqlalchemy import URL, Connection
 
-from pipestate.core.progress import Checking, unwatched
+from pipestate.core.progress import Checking
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
+from pipestate.database.interrupt import stopped_together
 from pipestate.database.urls import shown
 from pipestate.project.graph import Position
-from pipestate.runbook.model import Advice, Check, Phase, Runbook, SignOff, View
-from pipestate.verify.connections import share_out
+from pipestate.runbook.model import Advice, Check, Phase, Runbook, SignOff
 from pipestate.verify.judge import Judgement, judge
-from pipestate.verify.ledger_owner import reads_ledger, set_file_hashes, set_version_table
-from pipestate.verify.read import HeldSavepoint, read
+from pipestate.verify.read import HeldSavepoint, QueryFailed, QueryResult, fence, read
 from pipestate.verify.report import (
     DatabaseInfo,
     Gate,
@@ -29,14 +36,22 @@ from pipestate.verify.report import (
     gate_of,
 )
 from pipestate.verify.select import SelectedCheck, explain_signoff, select_checks, signoff_check
-from pipestate.verify.session_safety import read_session_safety, refuse_planted
-from pipestate.verify.values import Json, QueryFailed, QueryResult
+from pipestate.verify.session_safety import (
+    read_session_safety,
+    reads_ledger,
+    refuse_planted,
+    set_file_hashes,
+    set_version_table,
+)
 
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
-VIEW_ROWS = 50
+ALONE_S = 0.5  # after this time other connections join a run
 NOTHING_RECORDED = "nothing recorded yet"  # of a check on the ledger, instead of "no row"
 NOTHING = QueryResult((), (), 0)
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 def verify(
@@ -46,7 +61,7 @@ def verify(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
-    on_check: Checking = unwatched,
+    on_check: Checking | None = None,
     trusting: bool = True,
     most: int = EVIDENCE_ROWS,
 ) -> Report:
@@ -73,7 +88,7 @@ def verify_on(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
-    on_check: Checking = unwatched,
+    on_check: Checking | None = None,
     evidence: bool = True,
     most: int = EVIDENCE_ROWS,
 ) -> Report:
@@ -95,7 +110,7 @@ def verify_on(
         set_version_table(connection, position.version_table)
 
     def run(connection: Connection, behind: HeldSavepoint | None, each: SelectedCheck) -> Verdict:
-        if each.skipped is None:
+        if on_check and each.skipped is None:
             on_check(f"{each.runbook.name}/{each.phase.name}/{each.check.id}", next(numbers), total)
         return run_check(
             connection, each, timeout_s, evidence=evidence, known=known, most=most, behind=behind
@@ -177,40 +192,6 @@ def run_check(
     return _verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The rows of a view, or its error; `total` counts all rows."""
-
-    id: str
-    rows: tuple[dict[str, Json], ...]
-    error: str | None
-    total: int = 0
-    runbook: str = ""
-
-
-def run_views(
-    connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
-) -> list[Shown]:
-    """Run the views of the phases that the database has reached, runbook by runbook."""
-    shown_views: dict[tuple[str, str], Shown] = {}
-    for runbook, phase in phases:
-        for view in phase.views_for(connection.dialect.name):
-            # A view is shown after its phase, too: only its own `until` ends it.
-            scopes = ((phase.from_, None), (view.from_, view.until))
-            key = (runbook.name, view.id)
-            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
-                shown_views[key] = _shown(connection, runbook, view, timeout_s)
-    return list(shown_views.values())
-
-
-def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
-    try:
-        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
-    except QueryFailed as error:
-        return Shown(view.id, (), str(error), runbook=runbook.name)
-    return Shown(view.id, result.records(), None, result.total, runbook.name)
-
-
 def _verdict(
     selected: SelectedCheck,
     check: Check,
@@ -255,3 +236,78 @@ def _evidence(
         return read(connection, explained.sql, timeout_s, most=most, behind=behind)
     except QueryFailed as error:
         return QueryResult(("error",), ((str(error),),), 1)
+
+
+def share_out(
+    leader: Connection,
+    url: URL,
+    items: Sequence[Item],
+    answer: Callable[[Connection, HeldSavepoint | None, Item], Answer],
+    *,
+    jobs: int,
+    prepare: Callable[[Connection], None],
+) -> list[Answer]:
+    """Answer every item, on at most `jobs` connections, in the order of the items; `prepare` gets each that joins."""
+    if jobs < 2 or len(items) < 2:
+        with fence(leader) as behind:
+            return [answer(leader, behind, item) for item in items]
+    snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
+    work = _Work(items, answer)
+    over, lock = Event(), Lock()
+    at_work: list[Thread] = []
+
+    def help_out() -> None:
+        try:
+            with db.reader(url, snapshot=snapshot) as connection:
+                with lock:
+                    if over.is_set():
+                        return
+                    at_work.append(current_thread())
+                prepare(connection)
+                work.run(connection)
+        except Exception as error:  # raised by the leader, if a check is left without an answer
+            work.errors.append(error)
+
+    def join_later() -> None:
+        if not over.wait(ALONE_S):
+            for _ in range(jobs - 1):
+                Thread(target=help_out, daemon=True).start()
+
+    Thread(target=join_later, daemon=True).start()
+    try:
+        with stopped_together():
+            work.run(leader)
+    finally:  # a thread that is still connecting finds no work when it arrives
+        over.set()
+        with lock:
+            working = list(at_work)
+        for thread in working:
+            thread.join()
+    return work.answers()
+
+
+class _Work(Generic[Item, Answer]):
+    """The items that are left, and the answers."""
+
+    def __init__(
+        self, items: Sequence[Item], answer: Callable[[Connection, HeldSavepoint | None, Item], Answer]
+    ) -> None:
+        self._items, self._answer = items, answer
+        self._todo: SimpleQueue[int] = SimpleQueue()
+        for number in range(len(items)):
+            self._todo.put(number)
+        self._found: dict[int, Answer] = {}
+        self.errors: list[Exception] = []
+
+    def run(self, connection: Connection) -> None:
+        """Answer one item after the other, until none is left."""
+        with fence(connection) as behind, suppress(Empty):
+            while True:
+                number = self._todo.get_nowait()
+                self._found[number] = self._answer(connection, behind, self._items[number])
+
+    def answers(self) -> list[Answer]:
+        """List them in order; raise the error that left one out."""
+        if len(self._found) < len(self._items):
+            raise self.errors[0]
+        return [self._found[number] for number in range(len(self._items))]

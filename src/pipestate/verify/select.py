@@ -1,6 +1,5 @@
 """Phases and checks selected for the database's revision. A sign-off becomes a check: SQL on the ledger."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,12 +13,6 @@ from pipestate.verify.judge import Judgement
 from pipestate.verify.report import Outcome
 
 VIEW = {"postgresql": "pipestate.sign_off", "sqlite": "pipestate_sign_off"}
-HOW_TO_INSTALL = "run `pipestate ledger install`, or a revision that calls install_ledger()"
-NO_LEDGER = f"this database has no ledger: {HOW_TO_INSTALL}"
-
-UNDEFINED_TABLE = "42P01"
-_ON_POSTGRESQL = re.compile(r"\bpipestate\.\w+")
-_ON_SQLITE = re.compile(r"no such table: pipestate_(?!archive_|alembic_)\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +142,3 @@ def written(duration: timedelta) -> str:
     if minutes % (24 * 60) == 0 and minutes > 24 * 60:
         return f"{minutes // (24 * 60)}d"
     return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
-
-
-def explain_missing_ledger(message: str, sqlstate: str | None = None) -> str:
-    """Replace a driver's message about a missing table of the ledger by the next step; leave every other message.
-
-    >>> explain_missing_ledger('relation "pipestate.soak" does not exist', "42P01") == NO_LEDGER
-    True
-    >>> explain_missing_ledger("no such table: orders")
-    'no such table: orders'
-    """
-    missing = _ON_POSTGRESQL.search(message) if sqlstate == UNDEFINED_TABLE else _ON_SQLITE.search(message)
-    return NO_LEDGER if missing else message

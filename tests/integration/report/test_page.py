@@ -11,9 +11,8 @@ from pipestate.ledger.install import install
 from pipestate.ledger.record import Rehearsed, record_event, record_rehearsal
 from pipestate.ledger.tables import ledger_on
 from pipestate.project.find import Calls
-from pipestate.report.gather import gather
+from pipestate.report.gather import check_series, gather
 from pipestate.report.page import render_page
-from pipestate.report.recorded import check_series
 from pipestate.report.series import MOST_POINTS, Window
 from pipestate.status.collect import read_clock
 from support.hostile_report import SEEN, write_hostile

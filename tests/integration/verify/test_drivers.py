@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import Connection
 
 from pipestate.database.connections import engine_of
-from pipestate.verify.read import read
-from pipestate.verify.values import QueryFailed, json_safe
+from pipestate.verify.read import QueryFailed, read
+from pipestate.verify.report import json_safe
 from support.driver_connections import connected
 from support.servers import Database
 

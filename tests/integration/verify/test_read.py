@@ -9,10 +9,9 @@ import pytest
 from pipestate.cli.output import Format, render
 from pipestate.database.connections import reader
 from pipestate.project.find import Calls
-from pipestate.verify.read import read
-from pipestate.verify.run import run_views
+from pipestate.status.collect import run_views
+from pipestate.verify.read import QueryFailed, read
 from pipestate.verify.select import find_phases
-from pipestate.verify.values import QueryFailed
 from support.runbook_samples import NOWHERE, block, explained, page, run, shown, write
 from support.servers import Database
 

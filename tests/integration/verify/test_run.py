@@ -143,7 +143,7 @@ def test_a_short_run_opens_no_second_connection(pg: Database, tmp_path: Path) ->
 def test_others_join_a_run_that_takes_long(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipestate.verify.connections.ALONE_S", 0.05)
+    monkeypatch.setattr("pipestate.verify.run.ALONE_S", 0.05)
     pg.run(NAP)
     blocks = [
         block("SELECT 1 AS x FROM nap(1)", check="long"),
@@ -156,7 +156,7 @@ def test_others_join_a_run_that_takes_long(
 def test_where_no_other_connection_is_to_be_had_one_does_it_all(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipestate.verify.connections.ALONE_S", 0.05)
+    monkeypatch.setattr("pipestate.verify.run.ALONE_S", 0.05)
     pg.run(NAP, "DROP ROLE IF EXISTS lonely", "CREATE ROLE lonely LOGIN CONNECTION LIMIT 1")
     lonely = Database(pg.url.set(username="lonely"))
     blocks = [block(f"SELECT 1 AS x FROM nap(0.{i + 2})", check=f"c{i}") for i in range(3)]

@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate.core.errors import ConfigError
-from pipestate.fleet.waves import Shard, cut, parse_shard, parse_waves
+from pipestate.fleet.upgrade import Shard, cut, parse_shard, parse_waves
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipestate.report.chart import HIGH, TOP, WIDE, Drawing, Limit, draw, spans
-from pipestate.report.environment import make_environment
-from pipestate.report.page import Chart
+from pipestate.report.page import Chart, make_environment
 from pipestate.report.series import MOST_POINTS, Point, Series, TimeSpan, Window
 from pipestate.runbook.criterion import Comparison, parse_requirement
 

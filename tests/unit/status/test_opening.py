@@ -8,8 +8,7 @@ from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check, Level, SignOff
 from pipestate.status.model import Soak
 from pipestate.status.opening import find_soaks, opening
-from pipestate.verify.report import Gate, Outcome, Verdict
-from pipestate.verify.values import Json
+from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 REQUIRE = "days_held >= 7 and longest_gap_hours <= 48"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipestate.runbook.criterion import Requirement, parse_requirement
 from pipestate.verify.judge import Judgement, judge
+from pipestate.verify.read import QueryResult
 from pipestate.verify.report import Outcome
-from pipestate.verify.values import QueryResult
 
 PASSED, FAILED, ERRORED = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from pipestate.cli.formats.json import instant
-from pipestate.cli.formats.text import closing_line, evidence_lines, more_rows
+from pipestate.cli.formats.layout import more_rows
+from pipestate.cli.formats.verify import closing_line, evidence_lines
 from pipestate.core.text import github, github_property, markdown, markdown_code, xml
 from pipestate.project.find import Calls
 from pipestate.verify.report import Outcome, PhaseReport, Report, RunbookReport, Verdict, count

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.text import hanging
+from pipestate.cli.formats.layout import hanging
 from pipestate.core.text import many, plain
 from pipestate.fleet.ask import UpgradeOutcome
 from pipestate.fleet.run import Fleet, Group

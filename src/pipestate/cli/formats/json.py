@@ -1,54 +1,95 @@
-"""JSON, `schema_version` 1. The schema ships beside this file; scripts rely on it."""
+"""JSON of all commands, `schema_version` 1. The schemas ship beside this file; scripts rely on them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import URL
+from typing import TYPE_CHECKING, Any
 
 from pipestate.core.text import json_text
 from pipestate.database.urls import shown
-from pipestate.ledger.drift import Difference, Drift
-from pipestate.verify.report import PhaseReport, Report, RunbookReport, Verdict, count
+from pipestate.verify.report import Outcome, count
 
-SCHEMA = Path(__file__).with_name("verify.schema.json")
-Shapes = Mapping[type, str]
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from pipestate.fleet.ask import Answer, TenantUpgrade
+    from pipestate.fleet.run import Fleet
+    from pipestate.ledger.drift import Drift
+    from pipestate.ledger.history import Entry
+    from pipestate.rehearse.impact import Rehearsal, TableImpact
+    from pipestate.status.model import Status
+    from pipestate.status.plan import ChainPlan
+    from pipestate.verify.report import PhaseReport, Report
+
+Shapes = Mapping[str, str]
+VERSION = {"schema_version": 1}
+# The keys of each dataclass, by its name; `key=attribute` if the two differ, and `a.b` is the attribute of another one.
 SHAPES: Shapes = {
-    RunbookReport: "name path phases",
-    PhaseReport: "name gate checks",
-    Verdict: "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
+    # verify
+    "Report": "ok database started_at duration_ms summary warnings runbooks",
+    "RunbookReport": "name path phases",
+    "PhaseReport": "name gate checks",
+    "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
+    # drift, plan, history
+    "Drift": "revision recorded_at incomparable differences",
+    "Difference": "kind name change",
+    "ChainPlan": "revision=position.current head=position.head steps next=advice",
+    "PlannedRevision": "revision title applied gates",
+    "GateState": "phase=name gate=state",
+    "Entry": "at kind who what revision role",
+    # status
+    "Status": "at database no_ledger warnings runbooks observations forced backfills rehearsal views drift "
+    "soft_dropped=soft_drops",
+    "SoftDropped": "kind name columns revision dropped_at rows bytes",
+    "PhaseStatus": "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
+    "Shown": "runbook id error rows total",
+    "Soak": "check=check_id of days required since opens_at passed ends_next",
+    "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
+    "FailedCheck": "check=check_id outcome message",
+    "Observed": "name value at age_seconds=age source actor asked_by fails",
+    "Forced": "runbook phase at by reason revision applied failures",
+    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
+    # fleet
+    "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
+    "phases drift pending next=pending.next upgrade warnings",
+    "PhaseFound": "phase=name gate wrong",
+    "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
+    "repeated left waves shard stopped",
+    "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
+    "Tenant": "source url=address",
+    # rehearse
+    "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms max_stall_ms=limit_ms failure "
+    "revisions phases findings writes there_and_back=returned not_probed not_tried autovacuum",
+    "RevisionImpact": "revision path duration_ms gates tables",
+    "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
+    "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
+    "held_ms queued_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms",
+    "Return": "ok back again failure",
 }
 
 
-def as_json(report: Report) -> str:
-    return json_text(json.dumps(as_data(report), indent=2, ensure_ascii=False))
+def as_plain(value: Any, shapes: Shapes = SHAPES) -> Any:
+    """Turn frozen values into data for JSON: without a shape, every field of a dataclass is a key.
 
+    Times are in UTC, durations in seconds; milliseconds are rounded to tenths.
 
-def as_data(report: Report) -> dict[str, Any]:
-    names = "ok database started_at duration_ms summary warnings runbooks"
-    data = as_plain(report, {**SHAPES, Report: names})
-    return {"schema_version": 1, **data, "summary": report.summary()}
-
-
-def as_plain(value: Any, shapes: Shapes) -> Any:
-    """Turn frozen values into data for JSON.
-
-    `shapes` lists the keys of each dataclass, as `key=attribute` if the two differ. Without a shape, every field is
-    a key.
-
-    >>> as_plain(RunbookReport("orders", "orders.md", "9f86", ()), {RunbookReport: "runbook=name phases"})
+    >>> from pipestate.verify.report import RunbookReport
+    >>> as_plain(RunbookReport("orders", "orders.md", "9f86", ()), {"RunbookReport": "runbook=name phases"})
     {'runbook': 'orders', 'phases': []}
     """
     if is_dataclass(value):
-        names = shapes.get(type(value)) or " ".join(field.name for field in fields(value))
+        names = shapes.get(type(value).__name__) or " ".join(field.name for field in fields(value))
         pairs = (name.partition("=") for name in names.split())
-        return {key: as_plain(getattr(value, attribute or key), shapes) for key, _, attribute in pairs}
+        data = {key: as_plain(_attribute(value, path or key), shapes) for key, _, path in pairs}
+        return {
+            key: round(each, 1) if key.endswith("_ms") and each is not None else each
+            for key, each in data.items()
+        }
     if isinstance(value, Mapping):
-        return {key: as_plain(each, shapes) for key, each in value.items()}
+        return {str(key): as_plain(each, shapes) for key, each in value.items()}
     if isinstance(value, tuple | list):
         return [as_plain(each, shapes) for each in value]
     if isinstance(value, datetime):
@@ -60,24 +101,37 @@ def as_plain(value: Any, shapes: Shapes) -> Any:
     return str(value) if isinstance(value, Enum) else value
 
 
-def drift_as_data(drift: Drift) -> dict[str, Any]:
-    shapes = {Drift: "revision recorded_at incomparable differences", Difference: "kind name change"}
-    return {"schema_version": 1, **as_plain(drift, shapes)}
+def _attribute(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value() if callable(value) else value
 
 
-def error_as_json(url: URL | None, error: Exception) -> str:
-    """Return the same shape for a failed evaluation: `ok` is false, and `error` is the reason."""
+def instant(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def as_json(report: "Report") -> str:
+    return json_text(json.dumps(as_data(report), indent=2, ensure_ascii=False))
+
+
+def as_data(value: "Report | Drift | ChainPlan") -> dict[str, Any]:
+    return {**VERSION, **as_plain(value)}
+
+
+def drift_as_data(drift: "Drift | None") -> dict[str, Any] | None:
+    return as_data(drift) if drift is not None else None
+
+
+def error_as_json(url: "URL | None", error: Exception) -> str:
+    """Return the shape of a report for a failed evaluation: `ok` is false, and `error` is the reason."""
+    nothing = dict.fromkeys(("url", "dialect", "server_version", "revision", "head"))
+    known = {"url": shown(url), "dialect": url.get_backend_name()} if url is not None else {}
     data = {
-        "schema_version": 1,
+        **VERSION,
         "ok": False,
         "error": str(error),
-        "database": {
-            "url": shown(url) if url is not None else None,
-            "dialect": url.get_backend_name() if url is not None else None,
-            "server_version": None,
-            "revision": None,
-            "head": None,
-        },
+        "database": nothing | known,
         "started_at": instant(datetime.now(UTC)),
         "duration_ms": 0.0,
         "summary": count(()),
@@ -87,5 +141,89 @@ def error_as_json(url: URL | None, error: Exception) -> str:
     return json_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def instant(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+def history_as_data(entries: "Sequence[Entry]") -> list[dict[str, Any]]:
+    return [as_plain(entry) for entry in entries]
+
+
+def status_as_data(standing: "Status") -> dict[str, Any]:
+    return {**VERSION, **as_plain(standing), "drift": drift_as_data(standing.drift)}
+
+
+def answer_as_data(answer: "Answer") -> dict[str, Any]:
+    """Return the line of one database of a fleet; unknown values are null."""
+    data = {**VERSION, "kind": "database", **as_plain(answer)}
+    data["summary"] = data["summary"] or None
+    data["drift"] = drift_as_data(answer.drift)
+    data["pending"] = list(answer.pending.revisions) if answer.pending else None
+    if answer.upgrade is not None:  # those that are pending now
+        data["pending"] = [each for each in answer.upgrade.pending if each not in answer.upgrade.applied]
+        data["upgrade"] = _upgrade(answer.upgrade)
+    return data
+
+
+def _upgrade(done: "TenantUpgrade") -> dict[str, Any]:
+    return {
+        "wave": done.wave,
+        "outcome": str(done.outcome),
+        "before": done.before,
+        "applied": list(done.applied),
+        "waiting": [{"revision": revision, "gate": gate} for revision, gate in done.waiting],
+        "held": [{"revision": each, "gated": each not in done.held_ungated} for each in done.held],
+    }
+
+
+def fleet_as_data(fleet: "Fleet") -> dict[str, Any]:
+    """Return the last line of a fleet: the totals."""
+    from pipestate.fleet.ask import UpgradeOutcome
+
+    data = {**VERSION, "kind": "summary", "ok": fleet.exit_code == 0, **as_plain(fleet)}
+    data["groups"] = [
+        {**as_plain(each), "databases": len(each.names), "first": each.names[0]} for each in fleet.groups
+    ]
+    data["waves"] = [
+        {
+            "wave": each.number,
+            "databases": each.databases,
+            **dict.fromkeys(UpgradeOutcome, 0),
+            **each.outcomes,
+        }
+        for each in fleet.waves
+    ]
+    return data
+
+
+def rehearsal_as_data(found: "Rehearsal") -> dict[str, Any]:
+    data = {**VERSION, "ok": found.exit_code == 0, **as_plain(found)}
+    data["revisions"] = [
+        {
+            **as_plain(revision),
+            "path": str(Path(revision.path)),
+            "tables": [_table(found, table) for table in revision.tables],
+        }
+        for revision in found.revisions
+    ]
+    data["phases"] = [
+        {"phase": asked.phase, "before": _gate(asked.before), "after": _gate(asked.after)}
+        for asked in found.phases
+    ]
+    return data
+
+
+def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
+    from pipestate.rehearse.impact import STRONGEST, spelt
+
+    known_by = "tried" if table.encounter is not None else "lock_timeout"
+    return {
+        **as_plain(table),
+        "scale": None if table.scale is None else round(table.scale, 3),
+        "modes": [spelt(mode) for mode in table.modes],
+        "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
+        "noise": table.stall_ms < found.noise_floor_ms,
+        "oldest_transaction_s": found.oldest.get(table.table),
+    }
+
+
+def _gate(found: "PhaseReport") -> dict[str, Any]:
+    shapes = {"Verdict": "id=check_id outcome level message"}
+    ran = [verdict for verdict in found.checks if verdict.outcome is not Outcome.SKIPPED]
+    return {"gate": str(found.gate), "checks": as_plain(ran, shapes)}

@@ -1,26 +1,20 @@
-"""Plan and history on the terminal and as data: the next step, revisions with their gates, entries."""
+"""Plan and history on the terminal: the next step, revisions with their gates, entries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from pipestate.cli.formats.console import GATES
-from pipestate.cli.formats.json import as_plain
-from pipestate.cli.formats.text import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.cli.formats.layout import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.cli.formats.verify import GATES
 from pipestate.core.text import many, plain
 from pipestate.ledger.history import Entry
 from pipestate.ledger.record import WRITTEN_BY_ITSELF, Event
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.status.plan import ChainPlan, PlannedRevision
 from pipestate.verify.report import DatabaseInfo
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 MOST = 8  # consecutive pending revisions without a gate that are listed
 ENDS = 3  # revisions listed before a longer run is folded
@@ -74,37 +68,13 @@ def _row(step: PlannedRevision) -> tuple[Text, ...]:
     return mark, Text(plain(step.revision)), title
 
 
-def plan_as_data(plan: ChainPlan) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "revision": plan.position.current,
-        "head": plan.position.head,
-        "steps": [_step(step) for step in plan.steps],
-        "next": plan.advice,
-    }
-
-
-def _step(step: PlannedRevision) -> dict[str, Any]:
-    gates = [{"phase": gate.name, "gate": str(gate.state)} for gate in step.gates]
-    return {"revision": step.revision, "title": step.title, "applied": step.applied, "gates": gates}
-
-
-def as_data(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the entries as data for JSON."""
-    return [as_plain(entry, {Entry: "at kind who what revision role"}) for entry in entries]
-
-
 def print_history(
-    entries: Sequence[Entry], titles: Mapping[str, str], database: str, console: "Console", *, limit: int
+    entries: Sequence[Entry], titles: Mapping[str, str], database: str, console: Console, *, limit: int
 ) -> None:
     """Print time, kind and text of each entry, in the same columns at every width.
 
     Text from people is printed literally, without markup.
     """
-    from rich.text import Text
-
-    from pipestate.cli.formats.text import hanging, in_columns
-
     count = many(len(entries), "entry", "entries") if entries else "no such entry"
     order = ", the newest first; times are UTC" if entries else ""
     more = "; --limit shows more" if len(entries) == limit else ""

@@ -1,22 +1,14 @@
-"""Rehearsal on the terminal, as JSON and as Markdown: certain results, estimates, and unknowns."""
+"""Rehearsal and `compat` on the terminal and as Markdown: certain results, estimates, and unknowns."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import groupby
 from typing import Any
 
 from pipestate.cli.formats import rehearse_words as words
-from pipestate.cli.formats.json import as_plain
-from pipestate.core.text import duration, markdown, markdown_code
-from pipestate.rehearse.impact import (
-    STRONGEST,
-    LimitVerdict,
-    Rehearsal,
-    Return,
-    RevisionImpact,
-    TableImpact,
-    spelt,
-)
-from pipestate.verify.report import Outcome, PhaseReport, Verdict
+from pipestate.cli.formats.json import VERSION, as_plain
+from pipestate.core.text import duration, many, markdown, markdown_code
+from pipestate.rehearse.compat import Compat, StatementResult
+from pipestate.rehearse.impact import STRONGEST, LimitVerdict, Rehearsal, RevisionImpact, TableImpact, spelt
 
 NAME_WIDTH = 10
 
@@ -106,96 +98,6 @@ def _wrapped(said: str, indent: str, width: int) -> Iterator[str]:
     yield from words.filled(said, indent, f"{indent}  ", width)
 
 
-SCHEMA = Path(__file__).with_name("rehearse.schema.json")
-SCHEMA_VERSION = 1
-
-
-def rehearsal_as_data(found: Rehearsal) -> dict[str, Any]:
-    """Return the whole result as data; `rehearse.schema.json` describes it."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "ok": found.exit_code == 0,
-        "clone": found.clone,
-        "server": found.server,
-        "before": found.before,
-        "after": found.after,
-        "duration_ms": round(found.duration_ms, 1),
-        "noise_ms": round(found.noise_ms, 1),
-        "longest_stall_ms": round(found.longest_stall_ms, 1),
-        "max_stall_ms": found.limit_ms,
-        "failure": as_plain(found.failure, {}),
-        "revisions": [_revision_rehearse_data(found, revision) for revision in found.revisions],
-        "phases": [
-            {"phase": asked.phase, "before": _gate(asked.before), "after": _gate(asked.after)}
-            for asked in found.phases
-        ],
-        "findings": as_plain(found.findings, {}),
-        "writes": as_plain(found.writes, {}),
-        "there_and_back": as_plain(found.returned, {Return: "ok back again failure"}),
-        "not_probed": found.not_probed,
-        "not_tried": found.not_tried,
-        "autovacuum": list(found.autovacuum),
-    }
-
-
-def _gate(found: PhaseReport) -> dict[str, Any]:
-    return {
-        "gate": str(found.gate),
-        "checks": [
-            as_plain(verdict, {Verdict: "id=check_id outcome level message"})
-            for verdict in found.checks
-            if verdict.outcome is not Outcome.SKIPPED
-        ],
-    }
-
-
-def _revision_rehearse_data(found: Rehearsal, revision: RevisionImpact) -> dict[str, Any]:
-    return {
-        "revision": revision.revision,
-        "path": str(Path(revision.path)),
-        "duration_ms": round(revision.duration_ms, 1),
-        "gates": as_plain(revision.gates, {}),
-        "tables": [_table_rehearse_data(found, table) for table in revision.tables],
-    }
-
-
-def _table_rehearse_data(found: Rehearsal, table: TableImpact) -> dict[str, Any]:
-    return {
-        "table": table.table,
-        "rows": table.rows,
-        "production_rows": table.production_rows,
-        "scale": _rounded(table.scale, 3),
-        "bytes": table.bytes,
-        "modes": [spelt(mode) for mode in table.modes],
-        "rewritten": table.rewritten,
-        "taken_at": table.taken_by.source if table.taken_by else None,
-        "spent_at": table.spent_by.source if table.spent_by else None,
-        "bounded": table.bounded,
-        "bounded_by": _how_known(table),
-        "waited_for_reader_ms": _rounded(table.encounter.waited_ms if table.encounter else None),
-        "lock_timeout_ms": _rounded(table.lock_timeout_ms),
-        "held_ms": _rounded(table.held_ms),
-        "queued_ms": _rounded(table.queued_ms),
-        "writer_ms": _rounded(table.writer_ms),
-        "reader_ms": _rounded(table.reader_ms),
-        "rows_ms": _rounded(table.rows_ms),
-        "stall_ms": _rounded(table.stall_ms),
-        "production_stall_ms": _rounded(table.production_stall_ms),
-        "noise": table.stall_ms < found.noise_floor_ms,
-        "oldest_transaction_s": found.oldest.get(table.table),
-    }
-
-
-def _how_known(table: TableImpact) -> str | None:
-    if table.bounded is None or STRONGEST not in table.modes:
-        return None
-    return "tried" if table.encounter is not None else "lock_timeout"
-
-
-def _rounded(value: float | None, digits: int = 1) -> float | None:
-    return None if value is None else round(value, digits)
-
-
 MARKS = {
     LimitVerdict.WITHIN: "✅",
     LimitVerdict.TOO_CLOSE: "⚠️",
@@ -212,7 +114,7 @@ def rehearsal_as_markdown(found: Rehearsal) -> str:
             f"### {_mark(found)} pipestate rehearse: {markdown(words.closing(found))}",
             "",
             f"`{markdown_code(found.clone)}`, {markdown(words.way(found))}",
-            *_table_rehearse_markdown(found),
+            *_rows(found),
             *_findings(found),
             *_phases(found),
             *_notes(found),
@@ -227,7 +129,7 @@ def _mark(found: Rehearsal) -> str:
     return MARKS[words.worst(found)] if judged else MARKS[LimitVerdict.OVER]
 
 
-def _table_rehearse_markdown(found: Rehearsal) -> Iterator[str]:
+def _rows(found: Rehearsal) -> Iterator[str]:
     if not found.revisions:
         return
     yield from ("", f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS))
@@ -237,10 +139,10 @@ def _table_rehearse_markdown(found: Rehearsal) -> Iterator[str]:
             yield _row(found, revision, table)
         if not shown:
             nobody = "" if found.locks_file else "no session waits for an existing table"
-            yield f"| {_revision_rehearse_markdown(revision)} | {nobody} |" + " |" * (len(COLUMNS) - 2)
+            yield f"| {_revision_cell(revision)} | {nobody} |" + " |" * (len(COLUMNS) - 2)
 
 
-def _revision_rehearse_markdown(revision: RevisionImpact) -> str:
+def _revision_cell(revision: RevisionImpact) -> str:
     path = markdown_code(words.near(revision.path))
     return f"{markdown(revision.revision)}<br>`{path}`<br>{duration(revision.duration_ms)}"
 
@@ -249,7 +151,7 @@ def _row(found: Rehearsal, revision: RevisionImpact, table: TableImpact) -> str:
     waits = [_wait(found, table, waited) for waited in (table.writer_ms, table.reader_ms, table.rows_ms)]
     rewritten = ", rewritten" if table.rewritten else ""
     cells = [
-        _revision_rehearse_markdown(revision),
+        _revision_cell(revision),
         f"{markdown(table.table)}<br>{markdown(words.rows(table))}",
         f"{spelt(table.modes[0])}{rewritten}",
         *waits,
@@ -309,3 +211,78 @@ def _notes(found: Rehearsal) -> Iterator[str]:
 def _exclusive(found: Rehearsal) -> list[TableImpact]:
     """List the tables with an exclusive lock, each once."""
     return list({table.table: table for table in found.tables if STRONGEST in table.modes}.values())
+
+
+# Result of `compat`.
+
+LONGEST = 100
+SHOWN = 10
+
+
+def compat_as_lines(found: Compat, width: int = LONGEST) -> Iterator[str]:
+    """Write the answer, then broken, changed and unprepared statements with their reasons."""
+    for line in (compat_closing(found), *_compat_failure(found)):
+        yield from words.filled(line, "", "  ", width)
+    for kind, results in (("breaks", found.broken), ("changes", found.changed)):
+        for result in results:
+            yield f"{kind}: {_statement(result, width - len(kind) - 2)}"
+            yield from words.filled(
+                f"{result.revision} ({words.near(result.path or '')}): {result.what}", "  ", "    ", width
+            )
+    for reason, group in by_reason(found):
+        yield from words.filled(f"not prepared, {reason}: {len(group)}", "", "  ", width)
+        for result in group[:SHOWN]:
+            yield f"  {_statement(result, width - 2)}"
+        if len(group) > SHOWN:
+            yield f"  and {len(group) - SHOWN} more; --json shows them"
+
+
+def by_reason(found: Compat) -> list[tuple[str, list[StatementResult]]]:
+    """Group the unprepared statements by reason, the most frequent first."""
+    in_order = sorted(found.unprepared, key=lambda result: str(result.reason))
+    groups = [(reason, list(group)) for reason, group in groupby(in_order, lambda result: str(result.reason))]
+    return sorted(groups, key=lambda each: -len(each[1]))
+
+
+def compat_closing(found: Compat) -> str:
+    """Summarise the result in one sentence."""
+    return (
+        f"{many(found.statements, 'statement')}: {len(found.broken)} would break, {len(found.changed)} would return other "
+        f"columns, {len(found.unprepared)} cannot be prepared."
+    )
+
+
+def _compat_failure(found: Compat) -> Iterator[str]:
+    if found.failure is not None:
+        where = f" ({words.near(found.failure.source)})" if found.failure.source else ""
+        at = found.after or "base"
+        yield (
+            f"Failed{where}: {found.failure.message}; later revisions were not tried. The clone is at {at} now, production "
+            "was not touched."
+        )
+
+
+def _statement(result: StatementResult, longest: int = LONGEST) -> str:
+    line = " ".join(result.statement.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def compat_as_data(found: Compat) -> dict[str, Any]:
+    """Return the result as data; `compat.schema.json` describes it."""
+    reasons = {reason: len(group) for reason, group in by_reason(found)}
+    return {**VERSION, "ok": found.exit_code == 0, **as_plain(found), "unprepared_by_reason": reasons}
+
+
+def compat_as_markdown(found: Compat) -> str:
+    """Write a comment for a pull request; statements are quoted literally."""
+    mark = "✅" if found.exit_code == 0 else "❌"
+    lines = [f"### {mark} pipestate compat: {markdown(compat_closing(found))}"]
+    result = [("breaks", each) for each in found.broken] + [("changes", each) for each in found.changed]
+    if result:
+        lines += ["", "| | statement | revision | what |", "|---|---|---|---|"]
+    for kind, each in result:
+        where = f"{markdown(str(each.revision))} `{markdown_code(words.near(each.path or ''))}`"
+        lines.append(f"| {kind} | `{markdown_code(_statement(each))}` | {where} | {markdown(each.what)} |")
+    notes = [f"not prepared, {reason}: {len(group)}" for reason, group in by_reason(found)]
+    notes += _compat_failure(found)
+    return "\n".join([*lines, *([""] if notes else []), *(f"- {markdown(note)}" for note in notes)])

@@ -1,56 +1,37 @@
 """`pipestate status` on the terminal: answers for the weeks between expand and contract."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.json import SHAPES as REPORT
-from pipestate.cli.formats.json import as_plain, drift_as_data, instant
-from pipestate.cli.formats.rows import fits, show_views
+from pipestate.cli.formats.json import instant
+from pipestate.cli.formats.layout import (
+    Line,
+    Rows,
+    database_line,
+    fits,
+    label,
+    labelled,
+    listed,
+    more_rows,
+    rows_table,
+    size_of,
+    table_of,
+)
 from pipestate.cli.formats.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
-from pipestate.cli.formats.text import Line, database_line, label, labelled, listed, size_of
 from pipestate.core.text import many, plain
 from pipestate.ledger.drift import Drift
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.project.find import Calls
-from pipestate.status.model import (
-    Backfilling,
-    Day,
-    FailedCheck,
-    Forced,
-    Observed,
-    PhaseStatus,
-    RecordedRehearsal,
-    SignOffStatus,
-    Soak,
-    Status,
-)
+from pipestate.status.facts import is_distribution
+from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate, count_closing
-from pipestate.verify.run import Shown
 
-SCHEMA = Path(__file__).with_name("status.schema.json")
-SHAPES = {
-    **REPORT,
-    Status: "at database no_ledger warnings runbooks observations forced backfills rehearsal views drift "
-    "soft_dropped=soft_drops",
-    SoftDropped: "kind name columns revision dropped_at rows bytes",
-    Day: "date state open closed",
-    Shown: "runbook id error rows total",
-    PhaseStatus: "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
-    Soak: "check=check_id of days required since opens_at passed ends_next",
-    SignOffStatus: "id text valid_for_seconds=valid_for people missing until words",
-    FailedCheck: "check=check_id outcome message",
-    Observed: "name value at age_seconds=age source actor asked_by fails",
-    Forced: "runbook phase at by reason revision applied failures",
-    Backfilling: "runbook id table percent rows_updated rows_left started_at updated_at finished_at actor",
-    RecordedRehearsal: "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
-}
+BAR = 30
 RECENT = 14 * DAY  # older backfills are history
 
 
@@ -188,12 +169,7 @@ def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
     if not fits(columns, rows, width):
         yield labelled(((label("observed"), _in_a_line(row)) for row in rows), indent=0)
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name == "value" else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    yield table
+    yield table_of(columns, rows, right=["value"])
 
 
 def _observation(observed: Observed) -> tuple[Text, ...]:
@@ -213,13 +189,6 @@ def _in_a_line(row: tuple[Text, ...]) -> Text:
     return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
 
 
-def status_as_data(standing: Status) -> dict[str, Any]:
-    """Turn the whole status into plain data."""
-    data = as_plain(standing, SHAPES)
-    drift = drift_as_data(standing.drift) if standing.drift else None
-    return {"schema_version": 1, **data, "drift": drift}
-
-
 def drift_as_lines(drift: Drift) -> Iterator[str]:
     """Answer in the first line; then name each difference."""
     record = f"the record of {instant(drift.recorded_at.replace(microsecond=0))}, revision {drift.revision or 'base'}"
@@ -231,3 +200,44 @@ def drift_as_lines(drift: Drift) -> Iterator[str]:
         yield f"drift: {many(len(drift.differences), 'object')} {'differs' if len(drift.differences) == 1 else 'differ'} from {record}"
     for each in drift.differences:
         yield f"  {each}"
+
+
+def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> Iterator[RenderableType]:
+    """Draw each view that has rows, or an error; `named` maps each to its runbook."""
+    for view in views:
+        if not view.error and not view.rows:
+            continue
+        title = Text().append(f"\n{plain(view.id)}", "bold")
+        yield title.append(f"  {plain(view.runbook)}", "dim") if named else title
+        if view.error:
+            yield Text(plain(view.error), "red")
+            continue
+        show = _distribution if is_distribution(view.rows) else rows_table
+        yield show(view.rows, width)
+        yield from (Text(more, "dim") for more in more_rows(view.total, len(view.rows)))
+
+
+def _distribution(rows: Rows, width: int) -> RenderableType:
+    name, amount, *rest = rows[0]
+    total = sum(int(str(row[amount])) for row in rows)
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    table.add_column(Text(plain(name)), no_wrap=True)
+    table.add_column(Text(plain(amount)), justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="crop")
+    for column in rest:
+        table.add_column(Text(plain(column)), justify="right", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        bar = bar_of(int(str(row[amount])), total, min(BAR, width - 40))
+        others = ("" if row[column] is None else Text(plain(str(row[column]))) for column in rest)
+        table.add_row(Text(plain(str(row[name]))), str(row[amount]), Text(bar, "cyan"), *others)
+    return table
+
+
+def bar_of(amount: int, total: int, width: int) -> str:
+    """Draw a share of the whole; even the smallest share has a mark.
+
+    >>> bar_of(1, 4, 8), bar_of(1, 1000, 8), bar_of(0, 1000, 8)
+    ('██      ', '▏       ', '        ')
+    """
+    full = amount * width // total if total else 0
+    return (("█" * full) or ("▏" if amount else "")).ljust(width)

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from pipestate.cli.formats.console import GATES, STYLES
-from pipestate.cli.formats.text import Line, label, listed
+from pipestate.cli.formats.layout import Line, label, listed
+from pipestate.cli.formats.verify import GATES, STYLES
 from pipestate.core.text import many, plain
 from pipestate.project.find import Calls
 from pipestate.status.model import (
@@ -22,9 +22,8 @@ from pipestate.status.model import (
     Soak,
 )
 from pipestate.status.opening import days, lasting, on
-from pipestate.verify.report import Gate, Outcome, Verdict
+from pipestate.verify.report import Gate, Outcome, Verdict, shortened
 from pipestate.verify.select import written
-from pipestate.verify.values import shortened
 
 GOOD, BAD, ODD = "green", "bold red", "yellow"
 MARKS = {

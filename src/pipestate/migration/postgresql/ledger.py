@@ -14,7 +14,7 @@ from pipestate.migration import objects, sql
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.postgresql.calls import functions_installed
 from pipestate.migration.postgresql.locks import LOCK_KEY, TENANT
-from pipestate.verify.ledger_owner import ARCHIVE
+from pipestate.verify.session_safety import ARCHIVE
 
 REGISTRY = ("object", "soft_drop")
 _ONE_AT_A_TIME = text(f"SELECT pg_advisory_xact_lock({LOCK_KEY[0]}, {LOCK_KEY[1] + 1})")

@@ -9,7 +9,7 @@ import typer
 
 from pipestate.cli.backfill import BatchSize, DryRun
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.progress import progress
+from pipestate.cli.output import progress
 from pipestate.core.text import many, plain
 from pipestate.pipeline.cli import StorageDir, ThresholdHours, require_ours, show
 from pipestate.pipeline.planning import SubjectOutcome, any_failed, count

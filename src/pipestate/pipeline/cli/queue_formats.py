@@ -9,12 +9,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.rows import rows_table
+from pipestate.cli.formats.layout import rows_table
 from pipestate.core.text import many, plain
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.depths import Figures, QueueState, figures, total
 from pipestate.pipeline.queues.port import Blocked, Saved
-from pipestate.verify.values import Json
+from pipestate.verify.report import Json
 
 # States of a queue, in table order.
 STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli.options import AsJson, project_options
-from pipestate.cli.output import console, print_json, say
-from pipestate.cli.progress import progress
+from pipestate.cli.output import console, print_json, progress, say
 from pipestate.pipeline.cli import RedisUrl, open_queues
 from pipestate.pipeline.cli import show as show_result
 from pipestate.project.find import Project

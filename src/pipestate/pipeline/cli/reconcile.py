@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import say
-from pipestate.cli.progress import progress
+from pipestate.cli.output import progress, say
 from pipestate.core.text import many, plain
 from pipestate.pipeline.cli import RedisUrl, StorageDir, ThresholdHours, open_queues, show
 from pipestate.pipeline.planning import RECONCILED, any_failed, count

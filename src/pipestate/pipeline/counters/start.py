@@ -13,10 +13,9 @@ from sqlalchemy import Connection
 
 from pipestate.pipeline.counters.finish import forget_claim, record_claim
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, DONE, FINISH_SQL
+from pipestate.pipeline.schema import COMPLETED, STEPS
 from pipestate.pipeline.sql import ENGINES, fill, quoted
 from pipestate.pipeline.stages import (
-    COMPLETED,
-    STEPS,
     InvalidJobs,
     StageRunning,
     UnknownSite,

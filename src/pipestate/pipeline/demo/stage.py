@@ -88,7 +88,7 @@ USED = (
     "pipestate.cli.verify",
     "pipestate.migration.environment",
     "pipestate.gate",
-    "pipestate.cli.formats.console",
+    "pipestate.cli.formats.verify",
     "psycopg2.extras",
     "rich.markdown",
     "rich.table",

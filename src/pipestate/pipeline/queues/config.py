@@ -17,7 +17,8 @@ from pathlib import Path
 
 from pipestate.core.errors import ConfigError
 from pipestate.pipeline.queues.port import Backend, Destination, Obstacle, Queues, State
-from pipestate.pipeline.stages import STAGES, step_of
+from pipestate.pipeline.schema import STAGES
+from pipestate.pipeline.stages import step_of
 
 SECTION = "pipestate:queues"
 SETTINGS = ("backend", "url", "redis_url", "missing")

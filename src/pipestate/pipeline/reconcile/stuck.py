@@ -26,8 +26,8 @@ from sqlalchemy import (
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.connections import choose
 from pipestate.pipeline.queues.config import SECTION
-from pipestate.pipeline.schema import pipeline_claim, sites
-from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, THRESHOLD_HOURS, UnknownSite, step_of
+from pipestate.pipeline.schema import COMPLETED, STAGES, STEPS, pipeline_claim, sites
+from pipestate.pipeline.stages import THRESHOLD_HOURS, UnknownSite, step_of
 
 
 class Counters(NamedTuple):

@@ -14,7 +14,7 @@ from pipestate.core.text import many
 from pipestate.database.embedded import UNSAFE
 from pipestate.ledger.tables import SCHEMA
 from pipestate.rehearse.copying.snapshot import Counter, Inventory, ask, quoted, session
-from pipestate.verify.ledger_owner import ARCHIVE
+from pipestate.verify.session_safety import ARCHIVE
 
 ICU, BUILTIN = "i", "b"
 # Foreign tables stay, for views and revisions that name them; reading one raises an error without a connection.

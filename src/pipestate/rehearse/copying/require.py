@@ -18,7 +18,7 @@ from pipestate.ledger.tables import SCHEMA
 from pipestate.project.graph import Chain
 from pipestate.project.version_table import Locator
 from pipestate.rehearse.copying.snapshot import Extension, Inventory, Relation
-from pipestate.verify.ledger_owner import ARCHIVE
+from pipestate.verify.session_safety import ARCHIVE
 
 SHOWN = 3
 LOG = 2**30

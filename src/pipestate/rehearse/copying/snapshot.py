@@ -21,7 +21,7 @@ from pipestate.core.errors import Unreachable
 from pipestate.database.interrupt import listen
 from pipestate.database.postgresql import CONNECT_TIMEOUT_S, SESSION_SETTINGS
 from pipestate.database.urls import shown, without_secrets
-from pipestate.verify.ledger_owner import ARCHIVE
+from pipestate.verify.session_safety import ARCHIVE
 
 Rows = list[tuple[Any, ...]]
 DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged

@@ -13,7 +13,7 @@ from pipestate.pipeline.backfill.stale_rows import (
     decide_unread,
 )
 from pipestate.pipeline.planning import SubjectOutcome
-from pipestate.pipeline.stages import STAGES
+from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.storage import Documents
 
 names = st.frozensets(st.sampled_from([f"c/{number}" for number in range(8)]))

@@ -13,7 +13,7 @@ from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Alive, Destination
 from pipestate.pipeline.reconcile.decide import Action, Facts, Recovery, decide
 from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
-from pipestate.pipeline.stages import STAGES
+from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.storage import Documents
 
 SITE = "a.gov"

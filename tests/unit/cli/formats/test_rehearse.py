@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from pipestate.cli.formats.compat import compat_as_lines, compat_as_markdown
-from pipestate.cli.formats.rehearse import rehearsal_as_lines, rehearsal_as_markdown
+from pipestate.cli.formats.rehearse import (
+    compat_as_lines,
+    compat_as_markdown,
+    rehearsal_as_lines,
+    rehearsal_as_markdown,
+)
 from pipestate.cli.rehearse import WIDEST
 from pipestate.rehearse.child_process import Failure, GateOutcome
 from pipestate.rehearse.compat import Compat, StatementResult

@@ -24,12 +24,12 @@ from pipestate.status.model import (
     PhaseStatus,
     RecordedSignOff,
     RunbookStatus,
+    Shown,
     SignOffStatus,
     Soak,
     Status,
 )
 from pipestate.verify.report import DatabaseInfo, Gate, Outcome, Verdict
-from pipestate.verify.run import Shown
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 DAY = timedelta(days=1)

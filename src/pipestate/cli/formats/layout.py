@@ -1,34 +1,21 @@
-"""Texts that screens and formats share: the answer, places, evidence in plain lines."""
+"""Sentences and layout that screens share: names, evidence, columns, rows of a query."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipestate.cli.formats.json import instant
-from pipestate.core.text import many, plain, shorter_path
+from pipestate.core.text import many, plain, shorter_path, size
 from pipestate.database.connections import engine_of
 from pipestate.ledger.soft_drops import SoftDropped
-from pipestate.project.find import Calls
-from pipestate.verify.report import DatabaseInfo, Gate, Report, Verdict, count_closing
-
-
-def evidence_lines(verdict: Verdict) -> list[str]:
-    """Write `name=value` pairs, a row per line, and the number of hidden rows."""
-    rows = [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in verdict.evidence]
-    return rows + more_rows(verdict.evidence_rows, len(rows))
-
-
-def took(milliseconds: float) -> str:
-    """Write a duration.
-
-    >>> took(80.4), took(3210)
-    ('80 ms', '3.2 s')
-    """
-    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+from pipestate.verify.report import DatabaseInfo, Json
 
 
 def more_rows(total: int, shown: int) -> list[str]:
@@ -79,63 +66,6 @@ def database_name(url: str) -> str:
     port = parts.port or parts.query.get("port")
     where = f"{server}:{port}" if server and port and not server.startswith("/") else server
     return " on ".join(filter(None, (name or parts.username or "", where))) or url
-
-
-def closing_line(report: Report, calls: Calls) -> str:
-    """Name the open or closed gates, and the next step."""
-    if not report.ran:
-        at = report.database.revision or "base"
-        next_step = calls.pipestate("plan")
-        return f"Nothing was checked: no phase applies at revision {at}. The next step: {next_step}"
-    closed = _addresses(report, Gate.CLOSED)
-    opened = [
-        f"{runbook.name}/{phase.name}"
-        for runbook, phase in report.phases()
-        if phase.gate is Gate.OPEN and phase.opens
-    ]
-    if closed:
-        return f"Closed: {', '.join(closed)}. Fix what failed, then verify again."
-    if opened:
-        upgrade = calls.alembic("upgrade head")
-        return f"Open: {', '.join(opened)}. The revisions behind it may run: {upgrade}"
-    return "All blocking checks passed."
-
-
-def answer(report: Report) -> str:
-    """Answer a run in one line: the closed gates, or that all are open."""
-    if not report.ran:
-        return f"Nothing was checked: no phase applies at revision {report.database.revision or 'base'}."
-    closed = [
-        f"{runbook.name}/{phase.name} ({count_closing(phase.checks)})"
-        for runbook, phase in report.phases()
-        if phase.gate is Gate.CLOSED
-    ]
-    if closed:
-        return f"Closed: {listed(closed, most=len(closed))}."
-    opened = _addresses(report, Gate.OPEN)
-    return f"Open: {listed(opened, most=len(opened))}."
-
-
-def next_command(report: Report, calls: Calls) -> str | None:
-    """Name the next command: the same again, the upgrade, or the plan; None if all is done."""
-    if not report.ran:
-        return calls.pipestate("plan")
-    closed = _addresses(report, Gate.CLOSED)
-    if closed:
-        return calls.pipestate(f"gate {closed[0]}" if len(closed) == 1 else "verify")
-    opens = any(phase.opens for _, phase in report.phases() if phase.gate is Gate.OPEN)
-    return calls.alembic("upgrade head") if opens else None
-
-
-def without_first_row(verdict: Verdict) -> str:
-    """Return the message without the row that it quotes: the screen shows that row below."""
-    rows, end = many(verdict.evidence_rows, "row"), f"required {verdict.require}"
-    quotes = verdict.message.startswith(f"{rows}, first: ") and verdict.message.endswith(f"; {end}")
-    return f"{rows}, {end}" if verdict.evidence and quotes else verdict.message
-
-
-def _addresses(report: Report, gate: Gate) -> list[str]:
-    return [f"{runbook.name}/{phase.name}" for runbook, phase in report.phases() if phase.gate is gate]
 
 
 # Lines for a terminal: long text continues on indented lines; a pipe gets it unbroken.
@@ -203,17 +133,87 @@ def soft_dropped_as_lines(things: Sequence[SoftDropped]) -> list[str]:
 
 def size_of(thing: SoftDropped) -> str:
     rows = [many(thing.rows, "row")] if thing.rows is not None else []
-    return ", ".join(rows + ([_bytes(thing.bytes)] if thing.bytes is not None else []))
+    return ", ".join(rows + ([size(thing.bytes)] if thing.bytes is not None else []))
 
 
-def _bytes(size: float) -> str:
-    """Write a size in bytes.
+LONGEST_VALUE = 300
+LONGEST_NUMBER = 14
+# People need moments to the second only.
+_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)\.\d+")
 
-    >>> _bytes(900), _bytes(12_345_678)
-    ('900 B', '11.8 MB')
+Rows = Sequence[Mapping[str, Json]]
+
+
+def rows_table(
+    rows: Rows, width: int, *, most: int | None = None, most_below: int | None = None, total: int = 0
+) -> RenderableType:
+    """Show the rows with every column; columns that are NULL in all rows are named below.
+
+    `most` limits the rows of a table, `most_below` those that need several lines each. `total` is the number of
+    all rows, if `rows` are only the first of them.
     """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
+    shown = rows[:most]
+    columns, cells = _filled(shown)
+    in_a_table = fits(columns, cells, width)
+    if not in_a_table and most_below is not None:
+        shown = rows[:most_below]
+        columns, cells = _filled(shown)
+    if in_a_table:
+        parts: list[RenderableType] = [table_of(columns, cells)]
+    else:
+        parts = [line for row in cells for line in _folded(columns, row, width)]
+    if empty := [name for name in (rows[0] if rows else ()) if name not in columns]:
+        parts.append(Text(f"NULL in every row: {plain(', '.join(empty))}", "dim"))
+    for more in more_rows(max(total, len(rows)), len(shown)):
+        parts.append(Text(f"{more}: --evidence all lists them", "dim"))
+    return Group(*parts)
+
+
+def _filled(rows: Rows) -> tuple[list[str], list[list[Text]]]:
+    """Return the columns with a value in these rows, or all if every cell is NULL, and their cells."""
+    names = list(rows[0]) if rows else []
+    columns = [name for name in names if any(row.get(name) is not None for row in rows)] or names
+    return columns, [[_value(row.get(name)) for name in columns] for row in rows]
+
+
+def fits(columns: Sequence[str], cells: Sequence[Sequence[Text]], width: int) -> bool:
+    """Tell whether the columns fit beside each other."""
+    widest = (
+        max(cell_len(plain(name)), *(row[number].cell_len for row in cells))
+        for number, name in enumerate(columns)
+    )
+    return sum(each + 2 for each in widest) - 2 <= width
+
+
+def table_of(columns: Sequence[str], cells: Iterable[Sequence[Text]], *, right: Sequence[str] = ()) -> Table:
+    """Lay out cells below the names of their columns; those in `right` are aligned to the right."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in columns:
+        table.add_column(Text(plain(column)), justify="right" if column in right else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def _folded(columns: Sequence[str], row: Sequence[Text], width: int) -> list[RenderableType]:
+    """Lay out pairs beside each other; indent the further lines of a long row."""
+    lines: list[Text] = []
+    for name, value in zip(columns, row, strict=True):
+        pair = Text(overflow="fold").append(f"{plain(name)}: ", "dim")
+        pair.append(value.plain[:LONGEST_VALUE], value.style)
+        if len(value.plain) > LONGEST_VALUE:
+            pair.append("…", "dim")
+        if lines and lines[-1].cell_len + 2 + pair.cell_len <= width - 2:
+            lines[-1].append("  ").append_text(pair)
+        else:
+            lines.append(pair)
+    return [lines[0], *(Padding(line, (0, 0, 0, 2)) for line in lines[1:])]
+
+
+def _value(value: Json) -> Text:
+    if value is None:
+        return Text("NULL", "dim")
+    text = str(value)
+    if isinstance(value, float) and len(text) > LONGEST_NUMBER:
+        text = f"{value:.{LONGEST_NUMBER - 2}g}"
+    return Text(plain(_FRACTION.sub(r"\1", text)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipestate.cli.formats.runbook import print_runbook
+from pipestate.cli.runbook import print_runbook
 from support.runbook_samples import block, page, write
 
 TABLE = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipestate.cli.formats.console import print_report
+from pipestate.cli.formats.verify import print_report
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Advice, Level
 from pipestate.verify.report import (

@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 
 from pipestate.cli.formats.ci import as_junit, as_markdown
-from pipestate.cli.formats.console import print_report
 from pipestate.cli.formats.json import as_json
-from pipestate.cli.formats.rows import show_views
+from pipestate.cli.formats.status import show_views
+from pipestate.cli.formats.verify import print_report
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Level
+from pipestate.status.model import Shown
 from pipestate.verify.report import DatabaseInfo, Gate, Outcome, PhaseReport, Report, RunbookReport, Verdict
-from pipestate.verify.run import Shown
 
 
 def make_report(rows: int, total: int) -> Report:

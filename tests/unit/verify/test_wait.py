@@ -8,8 +8,8 @@ import pytest
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.runbook.model import Level
-from pipestate.verify.connections import wait_for_opening
 from pipestate.verify.report import DatabaseInfo, Gate, Outcome, PhaseReport, Report, RunbookReport, Verdict
+from pipestate.verify.wait import wait_for_opening
 
 LOST = Unreachable("cannot reach postgresql://db")
 
