@@ -39,7 +39,7 @@ from pipestate.migration.statements import (
     may_lose,
 )
 
-FRESH_S = 5.0  # a catalogue that was read longer ago is read again before the next step
+FRESH_S = 5.0  # a catalogue that was read as a whole longer ago is read again before the next step
 
 
 @dataclass
@@ -55,11 +55,9 @@ class GuardedRun:
     def current(self, connection: Connection) -> Any:
         """Return the catalogue before a step; the catalogue after the previous step is reused for some seconds."""
         if self.catalogue is None or time.monotonic() - self.read_at > FRESH_S:
-            self.keep(engine_of(connection).read_catalogue(connection))
+            self.catalogue = engine_of(connection).read_catalogue(connection)
+            self.read_at = time.monotonic()
         return self.catalogue
-
-    def keep(self, catalogue: Any) -> None:
-        self.catalogue, self.read_at = catalogue, time.monotonic()
 
 
 def guarded_run(migration: MigrationContext, since: str | None) -> GuardedRun:
@@ -301,7 +299,8 @@ class GuardedStep:
             if not self._may_run_bare(statement, driver_state(error)):
                 raise
             call()
-            self._compare(undo=lambda: False)  # already committed: a loss can only be reported
+            self.run.catalogue = None  # it has committed, and released its locks
+            self.before = self.run.current(self.connection)
             return
         try:
             self._judge(undo=lambda: None)
@@ -331,25 +330,19 @@ class GuardedStep:
 
     def _judge(self, undo: Callable[[], Any] | None = None) -> None:
         """Compare with the catalogue before; refuse a loss, unless a gate, a reason or a setting allows it."""
-        if self.before is not None and self.engine.may_have_lost(
-            self.connection, self.before, self.run.memory
-        ):
-            self._compare(undo or self._undo)
-
-    def _compare(self, undo: Callable[[], Any]) -> None:
-        after = self.engine.read_catalogue(self.connection)
-        losses = self.engine.find_losses(
-            self.connection, self.before, after, memory=self.run.memory, statements=self.statements
-        )
+        if self.before is None:
+            return
+        after, losses = self.engine.compare(self.connection, self.before, self.run.memory, self.statements)
         judged = not self.step.is_upgrade or self.step.revision.revision not in self.run.not_judged
         if losses and judged:
             self.is_ours = True
             try:
-                decide(self.migration, self.step, losses, undo, enforce=self.run.settings.enforce)
+                decide(
+                    self.migration, self.step, losses, undo or self._undo, enforce=self.run.settings.enforce
+                )
             except MigrationError as error:
                 self.refused = error
                 raise
             finally:
                 self.is_ours = False
-        self.before = after
-        self.run.keep(after)
+        self.before = self.run.catalogue = after

@@ -1,6 +1,6 @@
 """The catalogue of a PostgreSQL database, as far as the guard compares it: tables, columns, partitions, domains."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,6 +9,13 @@ from pipestate.ledger.functions import body_of
 from pipestate.migration import sql
 
 QUERY = body_of("catalogue")
+
+
+def query_of(oids: Collection[int]) -> str:
+    """Write the query for these tables alone, with all domains and extensions."""
+    written = ", ".join(map(str, oids))
+    some = QUERY.replace("oid >= 16384", f"oid IN ({written})")  # the columns, which cost most
+    return f"SELECT * FROM ({some}) AS c WHERE kind IN ('d', 'x') OR oid IN ({written})"
 
 
 @dataclass(frozen=True, slots=True)

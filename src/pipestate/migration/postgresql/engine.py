@@ -26,8 +26,7 @@ from pipestate.migration.postgresql.ledger import (
 )
 from pipestate.migration.postgresql.locks import lock_tables
 from pipestate.migration.postgresql.losses import (
-    find_losses,
-    may_have_lost,
+    compare,
     prepare_statement,
     read_catalogue,
     release_savepoint,

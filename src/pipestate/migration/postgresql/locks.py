@@ -61,6 +61,10 @@ HOLDER = text(
     "WHERE l.locktype = 'advisory' AND l.classid = :a AND l.objid = :b AND l.objsubid = 2 AND l.granted "
     "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
 )
+_IS_HELD = text(
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'advisory' "
+    "AND classid = :a AND objid = :b AND objsubid = 2 AND granted)"
+)
 # The schema that is migrated as a tenant of a fleet: `environment.tenant_schema` sets it for the session.
 TENANT = text("SELECT nullif(pg_catalog.current_setting('pipestate.tenant', true), '')")
 
@@ -210,8 +214,7 @@ def assert_lock_held(connection: Connection) -> None:
     and CONCURRENTLY cannot work.
     """
     key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
-    own = text(f"{HOLDER.text} AND l.pid = pg_catalog.pg_backend_pid()")
-    if connection.execute(own, key).first() is None:
+    if not connection.scalar(_IS_HELD, key):
         raise MigrationError(
             "the migration lock was lost: the server session changed under the connection. "
             "Connect to PostgreSQL itself, or to a pooler in session mode, and run the same again"

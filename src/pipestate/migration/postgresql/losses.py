@@ -1,7 +1,7 @@
 """PostgreSQL: the catalogue before and after a step, the losses between them, and the step's savepoint."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 
@@ -17,6 +17,7 @@ from pipestate.migration.postgresql.catalogue import (
     ComparedTable,
     TableColumn,
     make_catalogue,
+    query_of,
     type_change,
 )
 from pipestate.migration.statements import cast_by_hand
@@ -34,29 +35,21 @@ def read_catalogue(connection: Connection) -> Catalogue:
     return make_catalogue(ask_driver(connection, QUERY))
 
 
-def may_have_lost(connection: Connection, before: Catalogue, memory: RunMemory) -> bool:
-    """Say whether this transaction holds the lock that every loss needs, on a table that may have held rows."""
-    locked = (before.tables.get(oid) for (oid,) in ask_driver(connection, _LOCKED))
-    return any(
-        table is not None and (table.kind != "r" or bool(table.bytes) or table.oid in memory.held)
-        for table in locked
-    )
+def compare(
+    connection: Connection, before: Catalogue, memory: RunMemory, statements: Sequence[str]
+) -> tuple[Catalogue, list[Loss]]:
+    """Return the catalogue now, and the losses since `before`; what the run created, or was empty, is free.
 
-
-def find_losses(
-    connection: Connection,
-    before: Catalogue,
-    after: Catalogue,
-    *,
-    memory: RunMemory,
-    statements: Sequence[str],
-) -> list[Loss]:
-    """Compare two catalogues; objects that the run itself created, or that never held a row, are free.
-
-    Only tables that this transaction has locked are compared: another session may change others meanwhile.
+    Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are few,
+    and another session may change others meanwhile.
     """
-    locked = {oid for (oid,) in ask_driver(connection, _LOCKED)}
-    return _Comparison(connection, before, after, memory, list(statements)).losses(locked)
+    locked = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    if not locked:
+        return before, []
+    now = make_catalogue(ask_driver(connection, query_of(locked)))
+    others = {oid: table for oid, table in before.tables.items() if oid not in locked}
+    after = Catalogue(others | now.tables, now.domains, now.extensions)
+    return after, _Comparison(connection, before, after, memory, list(statements)).losses(locked)
 
 
 def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
@@ -115,7 +108,7 @@ class _Comparison:
     statements: list[str]
     heirs: set[object] = field(default_factory=set)  # successors of objects that existed before
 
-    def losses(self, locked: Collection[int]) -> list[Loss]:
+    def losses(self, locked: set[int]) -> list[Loss]:
         self.memory.held |= {each.oid for each in self.before.tables.values() if each.bytes}
         found: list[Loss] = []
         for old in self.before.tables.values():
@@ -129,7 +122,7 @@ class _Comparison:
                     found += self._of_columns(old, new)
                 if new.filenode != old.filenode:
                     found += self._of_rewritten(old, new)
-        self._remember_created()
+        self._remember_created(locked)
         return list(dict.fromkeys(found))
 
     def holds_rows(self, table: ComparedTable) -> bool:
@@ -225,11 +218,11 @@ class _Comparison:
         if new.bytes == 0 or few or any(named.search(text) for text in self.statements):
             yield Loss(LossKind.ROWS, root.known_as, self.before.rows(root))
 
-    def _remember_created(self) -> None:
-        created: set[object] = {oid for oid in self.after.tables if oid not in self.before.tables}
-        for oid, new in self.after.tables.items():
-            old = self.before.tables.get(oid)
-            if old is not None and old.written != new.written:
+    def _remember_created(self, locked: set[int]) -> None:
+        created: set[object] = {*(self.after.tables.keys() - self.before.tables.keys())}
+        for oid in locked & self.after.tables.keys() & self.before.tables.keys():
+            new, old = self.after.tables[oid], self.before.tables[oid]
+            if old.written != new.written:
                 created |= {(oid, number) for number in new.columns.keys() - old.columns.keys()}
         self.memory.created |= created - self.heirs
 

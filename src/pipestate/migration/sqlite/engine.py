@@ -22,8 +22,7 @@ from pipestate.migration.sqlite.gate import (
     require_gate_transaction,
 )
 from pipestate.migration.sqlite.losses import (
-    find_losses,
-    may_have_lost,
+    compare,
     prepare_statement,
     read_catalogue,
     release_savepoint,
