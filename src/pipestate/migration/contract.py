@@ -22,9 +22,7 @@ from pipestate.migration.engine import engine
 from pipestate.migration.failure import MigrationError, logs_to_stderr, translate_errors, warn
 from pipestate.migration.gate import gate
 from pipestate.migration.mark import force_reason, set_mark
-from pipestate.migration.request import refuse_other_case
 from pipestate.migration.run import current_run
-from pipestate.migration.script import HEAD
 
 # An expression, or a mapping from dialect name to expression.
 Value = str | Mapping[str, str]
@@ -74,7 +72,7 @@ class Contract:
         drop = self._drop(revision)
         with sql.running(revision), _told():
             if self.may_be_gone:
-                refuse_other_case(self.tables, self.columns)
+                engine().refuse_other_case(self.tables, self.columns)
             engine().refuse_drop(drop)
         with (
             gate(
@@ -96,8 +94,6 @@ class Contract:
             return
         revision = self._running()
         with sql.running(revision), _told():
-            if sql.is_offline():
-                sql.write_plain(HEAD)
             if self.keep:
                 engine().restore(self._drop(revision))
             elif force_reason() is None:

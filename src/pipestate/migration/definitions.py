@@ -9,6 +9,11 @@ from sqlalchemy.types import UserDefinedType
 
 from pipestate.migration import sql
 
+# Defaults of `update_in_batches` and `lock_tables`.
+BATCH_SIZE = 2000
+LOCK_TIMEOUT_MS = 200
+LOCK_PATIENCE_S = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Index:

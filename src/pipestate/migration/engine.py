@@ -1,6 +1,6 @@
 """The engine that is migrated: one implementation for PostgreSQL and one for SQLite, with the same functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -13,17 +13,16 @@ from sqlalchemy import URL, Connection
 from pipestate.database.connections import OfEngine, name_of
 from pipestate.migration.definitions import Drop, Index, Shape
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.losses import Loss, RunMemory
+from pipestate.migration.losses import GuardedRun, Loss, RunMemory
 from pipestate.verify.report import Report
 
 if TYPE_CHECKING:
-    from pipestate.migration.postgresql import engine as postgresql
+    from pipestate.migration import postgresql, sqlite
     from pipestate.migration.request import GateRequest, Tables
-    from pipestate.migration.sqlite import engine as sqlite
 
 
 class MigrationEngine(Protocol):
-    """Functions of each engine. The modules beside `postgresql/engine.py` and `sqlite/engine.py` describe them."""
+    """Functions of each engine. The modules of `postgresql/` and `sqlite/` describe them."""
 
     # Sessions and the migration lock.
     CONNECT_ARGUMENTS: dict[str, Any]
@@ -39,10 +38,9 @@ class MigrationEngine(Protocol):
 
     # The guard: a catalogue is the engine's private value; only its functions read it.
     def read_catalogue(self, connection: Connection) -> Any: ...
-    def may_have_lost(self, connection: Connection, before: Any, memory: RunMemory) -> bool: ...
-    def find_losses(
-        self, connection: Connection, before: Any, after: Any, *, memory: RunMemory, statements: Sequence[str]
-    ) -> list[Loss]: ...
+    def compare(
+        self, connection: Connection, before: Any, memory: RunMemory, statements: Sequence[str]
+    ) -> tuple[Any, list[Loss]]: ...
     def set_savepoint(self, connection: Connection, memory: RunMemory) -> bool: ...
     def roll_back(self, connection: Connection) -> bool: ...
     def release_savepoint(self, connection: Connection, memory: RunMemory) -> None: ...
@@ -50,9 +48,14 @@ class MigrationEngine(Protocol):
         self, connection: Connection, statement: str, before: Any, memory: RunMemory
     ) -> str | None: ...
 
+    def write_step(
+        self, run: GuardedRun, migration: MigrationContext, step: RevisionStep, body: Callable[[], None]
+    ) -> None: ...
+
     # Gates.
     def require_gate_transaction(self, connection: Connection, revision: str) -> None: ...
-    def require_gate_script(self) -> None: ...
+    def write_gate(self, request: "GateRequest", tables: "Tables") -> None: ...
+    def refuse_other_case(self, tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None: ...
     def evaluate_gate(self, request: "GateRequest", tables: "Tables") -> Report | None: ...
     def record_gate(self, request: "GateRequest", report: Report | None, reason: str | None) -> None: ...
     def evaluate_gate_again(
@@ -136,12 +139,24 @@ if TYPE_CHECKING:
 ENGINES = ("postgresql", "sqlite")
 
 
+def loader_of(package: str, functions: Mapping[str, str]) -> Callable[[str], Any]:
+    """Make the `__getattr__` of an engine's package; `functions` names those of each module."""
+    homes = {name: module for module, names in functions.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return load
+
+
 def engine_of(on: OfEngine) -> MigrationEngine:
     """Choose the implementation for a connection, a URL, or Alembic's context."""
     name = name_of(on)
     if name not in ENGINES:
         raise MigrationError(f"pipestate works with PostgreSQL and SQLite, not with {name}")
-    return cast(MigrationEngine, import_module(f"pipestate.migration.{name}.engine"))
+    return cast(MigrationEngine, import_module(f"pipestate.migration.{name}"))
 
 
 def engine() -> MigrationEngine:

@@ -4,21 +4,65 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from alembic.runtime.environment import EnvironmentContext
-from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engine
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from sqlalchemy import URL, Connection, Engine, MetaData, NullPool, create_engine, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
 
+from pipestate.core.errors import ConfigError
 from pipestate.database.interrupt import listen
 from pipestate.migration.alembic import known_plugins
 from pipestate.migration.alembic import version_table as table_of
 from pipestate.migration.engine import engine_of
 from pipestate.migration.failure import MigrationError, translate_errors
-from pipestate.migration.guard import changes_something, include_name, watch
+from pipestate.migration.guard import assert_lock, changes_something, include_name, watch, wrap_steps
 from pipestate.migration.recording import record_run
-from pipestate.migration.run import run_of
+from pipestate.migration.run import SCHEMAS, run_of
 from pipestate.migration.settings import find_url, read_options
-from pipestate.migration.steps import assert_lock, wrap_steps
-from pipestate.migration.tenant import SCHEMAS, enter_schema
+
+# A tenant: the search path of its session, and its own version table.
+_SET = text(
+    "SELECT pg_catalog.set_config('search_path', :path, false), pg_catalog.set_config('pipestate.tenant', :tenant, false)"
+)
+_WHERE = text(
+    "SELECT pg_catalog.current_schema() AS schema, pg_catalog.current_setting('pipestate.tenant', true) AS tenant"
+)
+
+
+def enter_schema(connection: Connection, path: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Set the search path for the session; return more arguments of `configure`: the version table's schema."""
+    schema = path[0]
+    given = options.get("version_table_schema")
+    if given not in (None, schema):
+        raise ConfigError(
+            f"env.py keeps its version table in the schema {given}, and the tenant {schema} needs one of its own: leave "
+            "version_table_schema out"
+        )
+    inside = connection.in_transaction()  # the path remains in env.py's transaction
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    connection.execute(_SET, {"path": ", ".join(map(quote, path)), "tenant": schema})
+    found = connection.execute(_WHERE).one()
+    if not inside:
+        connection.commit()
+    if found.schema != schema:
+        raise ConfigError(
+            f"there is no schema {schema}, or this role may not use it: create it, or grant USAGE on it"
+        )
+    connection.dialect.default_schema_name = schema
+    return {"version_table_schema": schema}
+
+
+def assert_schema(migration: MigrationContext, step: RevisionStep) -> None:
+    """Refuse a step if its session has left the tenant: env.py or a pooler has changed its search path."""
+    assert migration.connection is not None
+    found = migration.connection.execute(_WHERE).one()
+    wanted = migration.version_table_schema
+    if (found.schema, found.tenant) != (wanted, wanted):
+        raise MigrationError(
+            f"the session works in the schema {found.schema}, not in {wanted}, so {step.revision.revision} was not run: "
+            "let env.py leave the search path alone, and connect to PostgreSQL itself, or to a pooler in session mode"
+        )
+
 
 VERSION_TABLE = "pipestate_version_table"
 

@@ -15,28 +15,23 @@ overrides it, and the ledger keeps the reason. `script` writes the gate for `ale
 On PostgreSQL the server does this (`server/*.sql`), on SQLite Python (`sqlite/gate.py`). The gate never commits.
 """
 
+import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 from pipestate.core.errors import PipestateError
-from pipestate.core.text import plain
+from pipestate.core.text import many, place, plain
+from pipestate.database import connections as db
 from pipestate.database.interrupt import listen
-from pipestate.migration import script, sql
+from pipestate.migration import sql
 from pipestate.migration.alembic import calls_of, has_own_transactions, is_lent
-from pipestate.migration.closed import (
-    ALL_BACK,
-    EARLIER_STAY,
-    NOT_OURS,
-    GateClosed,
-    evaluate_in_python,
-    what_was_done,
-)
 from pipestate.migration.engine import engine_of
 from pipestate.migration.failure import (
     MigrationError,
@@ -46,12 +41,108 @@ from pipestate.migration.failure import (
     translate_errors,
     warn,
 )
-from pipestate.migration.helpers import lock_tables
 from pipestate.migration.mark import NOT_ENFORCED, inside, note_mark, reason_for, undo
-from pipestate.migration.request import GateRequest, Tables, read_request, refuse_other_case, running_revision
+from pipestate.migration.request import GateRequest, Tables, read_request, running_revision
 from pipestate.migration.run import current_run
-from pipestate.migration.settings import read_settings
-from pipestate.verify.report import Gate, Report
+from pipestate.migration.settings import read_settings, timeout_of
+from pipestate.project.find import Calls
+from pipestate.runbook.model import Check
+from pipestate.verify.read import QueryFailed, QueryResult, read
+from pipestate.verify.report import (
+    Gate,
+    Outcome,
+    PhaseReport,
+    Report,
+    RunbookReport,
+    Verdict,
+    advice_line,
+    count_closing,
+    gate_of,
+)
+from pipestate.verify.run import EVIDENCE_ROWS, NOTHING, describe, run_check
+from pipestate.verify.select import SelectedCheck
+
+NOTHING_DONE = "nothing of this revision was done"
+PREPARED = "nothing was dropped; what this revision has committed before its gate stays, and a rerun goes on from there"
+EARLIER_STAY = f"{NOTHING_DONE}, and the revisions before it stay"
+ALL_BACK = "all of this run, which is one transaction, is rolled back"
+NOT_OURS = f"{NOTHING_DONE}; this run is in a transaction that Alembic did not begin, and ends with it"
+
+
+def what_was_done() -> str:
+    """Describe the state that a closed gate leaves behind."""
+    return PREPARED if current_run().part else NOTHING_DONE
+
+
+class GateClosed(MigrationError):
+    """`revision` must not run yet. `report` says why; Alembic ends without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, report: Report, calls: Calls, *, revision: str, kept: str = EARLIER_STAY) -> None:
+        self.report = report
+        self.revision = revision
+        ((runbook, phase),) = report.phases()
+        name = f"{runbook.name}/{phase.name}"
+        lines = [
+            f"the gate {name} is closed: {count_closing(phase.checks)}, so {PREPARED if current_run().part else kept}"
+        ]
+        for verdict in (verdict for verdict in phase.checks if verdict.closes):
+            advised = verdict.advice is not None and verdict.advice.source != verdict.source
+            where = "" if advised else f" ({place(verdict.source)})"
+            attest = f"attest {name}/{verdict.check_id} --by YOU"
+            message = verdict.message.replace(f"pipestate {attest}", calls.pipestate(attest))
+            lines.append(f"  {verdict.check_id}: {plain(message)}{where}")
+            if verdict.advice is not None and advised:
+                lines.append(f"    Advice: {advice_line(verdict.advice)}")
+        passed = sum(verdict.outcome is Outcome.PASSED for verdict in phase.checks)
+        if passed:
+            lines.append(f"{many(passed, 'check')} passed")
+        lines.append(f"Next: {calls.pipestate(f'verify {runbook.name} --phase {phase.name}')}")
+        super().__init__("\n".join(lines))
+
+
+# The report of one pass of a gate: the same as `pipestate verify` for its phase.
+
+
+def report_of(request: GateRequest, verdicts: Sequence[Verdict], started: tuple[datetime, float]) -> Report:
+    """Combine the verdicts of a phase into a report; `started` is its start time by two clocks."""
+    connection, runbook = op.get_bind(), request.runbook
+    found = PhaseReport(request.phase.name, gate_of(tuple(verdicts)), request.phase.opens, tuple(verdicts))
+    return Report(
+        describe(connection, connection.engine.url, request.position),
+        started[0],
+        round((time.perf_counter() - started[1]) * 1000, 1),
+        (RunbookReport(runbook.name, runbook.path, runbook.sha256, (found,)),),
+    )
+
+
+def evaluate_in_python(request: GateRequest, asked: Sequence[SelectedCheck]) -> Report:
+    """Evaluate checks on the connection of the migration, read-only, as `pipestate verify` does."""
+    connection = op.get_bind()
+    started = datetime.now(UTC), time.perf_counter()
+    with db.engine_of(connection).look(connection):
+        timeout_s = timeout_of(op.get_context().config)
+        verdicts = [run_check(connection, each, timeout_s) for each in asked]
+    return report_of(request, verdicts, started)
+
+
+def failed_rows(check: Check) -> QueryResult:
+    """Read the rows that show why a check failed: its evidence, else its own rows if `rows` failed."""
+    connection = op.get_bind()
+    explained = check.evidence_for(connection.dialect.name)
+    if explained is None or check.require.shows_own_rows:
+        query = check.sql if check.require.counts_rows else None
+    else:
+        query = explained.sql
+    if query is None:
+        return NOTHING
+    try:
+        with db.engine_of(connection).look(connection):
+            return read(connection, query, timeout_of(op.get_context().config), most=EVIDENCE_ROWS)
+    except QueryFailed as error:
+        return QueryResult(("error",), ((str(error),),), 1)
+
 
 # Scripts use the same message on the server: `server/gate.sql`.
 NOT_EVALUATED = "the gate %s was not asked: there is no row in %s, and so nothing to lose"
@@ -90,10 +181,9 @@ def gate(
         with sql.running(running):
             _refuse_translated(context, lock)
             if may_be_gone:
-                refuse_other_case(lock, {})
+                engine_of(context).refuse_other_case(lock, {})
             if context.as_sql:
-                engine_of(context).require_gate_script()
-                script.pass_gate(request, tables)
+                engine_of(context).write_gate(request, tables)
             else:
                 _pass_gate(request, tables)
             current_run().passed_gates.add(request.name)
@@ -126,7 +216,7 @@ def _pass_gate(request: GateRequest, tables: Tables) -> None:
     report = engine.evaluate_gate(request, tables)
     engine.record_gate(request, report, None if report is None else _decide(request, report))
     with translate_errors(connection.engine.url):
-        lock_tables(*tables.names, also=tables.also)
+        engine.lock_tables(*tables.names, also=tables.also)
     late = engine.evaluate_gate_again(request, tables, report)
     if late is None:
         engine.finish_gate(request, None, None, whole=report is None)

@@ -12,8 +12,9 @@
 """
 
 import re
+import time
 import warnings
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -26,22 +27,128 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy.exc import SAWarning
 
 from pipestate.core.errors import PipestateError
+from pipestate.database.connections import name_of
 from pipestate.database.interrupt import listen
 from pipestate.ledger.tables import SCHEMA, ledger_on
-from pipestate.migration.alembic import environment_of, is_configured
+from pipestate.migration.alembic import Steps, environment_of, is_configured, wrap_migrations
+from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
-from pipestate.migration.guarded_script import write_guarded
+from pipestate.migration.losses import guarded_run
 from pipestate.migration.mark import has_passed, is_marked
 from pipestate.migration.recording import record, record_at_end_of_script, record_run, require_recordable
 from pipestate.migration.request import runbooks_of
 from pipestate.migration.run import run_of
 from pipestate.migration.settings import read_without_values
-from pipestate.migration.step import guarded_run, run_guarded
-from pipestate.migration.steps import assert_lock, hold_migration_lock, wrap_steps
 from pipestate.project.phases import asks
 from pipestate.project.revision_files import read_gates
 from pipestate.runbook.files import every_runbook
 from pipestate.runbook.model import Phase, Runbook
+
+
+@contextmanager
+def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
+    """Hold the migration lock around a run; if it is already held, do nothing.
+
+    Inside a transaction that other code began, it is a lock of that transaction and ends with it. Else it is a lock
+    of the session, released at the end. On SQLite the file has one writer anyway.
+    """
+    connection = migration.connection
+    run = run_of(migration)
+    if connection is None or run.is_locked:
+        yield
+        return
+    run.is_locked = True
+    try:
+        with engine_of(migration).hold_lock(connection):
+            yield
+    finally:
+        run.is_locked = False
+
+
+def assert_lock(migration: MigrationContext, step: RevisionStep | None = None) -> None:
+    """Refuse to continue if a pooler has given the connection another session, without the lock."""
+    del step
+    assert migration.connection is not None
+    engine_of(migration).assert_lock(migration.connection)
+
+
+# Hooks around each revision of any project.
+
+
+Beside = Callable[[MigrationContext, RevisionStep], None]
+Around = Callable[[MigrationContext, RevisionStep, Callable[[], None]], None]
+
+
+def nothing(migration: MigrationContext, step: RevisionStep) -> None:
+    """Do nothing beside a revision."""
+    del migration, step
+
+
+def plainly(migration: MigrationContext, step: RevisionStep, body: Callable[[], None]) -> None:
+    """Run a revision without a wrapper."""
+    del migration, step
+    body()
+
+
+def wrap_steps(
+    migration: MigrationContext, before: Beside = nothing, after: Beside = nothing, around: Around = plainly
+) -> None:
+    """Run `before` and `after` at the start and at the end of each revision, in its transaction.
+
+    `around` receives the work from the revision's first statement to the end of `after`.
+    """
+
+    def wrap(steps: Steps) -> Steps:
+        def wrapped(heads: Any, context: Any) -> Iterator[Any]:
+            for step in steps(heads, context):
+                if isinstance(step, RevisionStep):
+                    step.migration_fn = _wrapped(migration, step, before, after, around)
+                yield step
+
+        return wrapped
+
+    wrap_migrations(migration, wrap)
+
+
+def _wrapped(
+    migration: MigrationContext, step: RevisionStep, before: Beside, after: Beside, around: Around
+) -> Callable[..., None]:
+    change, revision = step.migration_fn, step.revision.revision
+
+    @wraps(change)
+    def run_step(**arguments: Any) -> None:
+        run = run_of(migration)
+        run.revision, run.part, run.is_autocommit = revision, 0, False
+        run.is_upgrade, run.began = step.is_upgrade, time.monotonic()
+        run.empty_tables, run.is_evaluated = set(), None
+        before(migration, step)
+
+        def body() -> None:
+            broken = _broken_references(migration)
+            change(**arguments)
+            _refuse_broken_references(_broken_references(migration) - broken)
+            after(migration, step)
+
+        around(migration, step, body)
+
+    return run_step
+
+
+def _refuse_broken_references(fresh: set[tuple[Any, ...]]) -> None:
+    if fresh:
+        table, rowid, parent, _ = next(iter(fresh))
+        raise MigrationError(f"row {rowid} of {table} would point at no row of {parent}: nothing was changed")
+
+
+def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
+    """Find the dangling references, if the engine does not refuse them by itself."""
+    if migration.as_sql or migration.connection is None:
+        return set()
+    return engine_of(migration).broken_references(migration.connection)
+
+
+# The guard itself.
+
 
 TOO_LATE = (
     "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of env.py, at "
@@ -123,7 +230,13 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
             gates.require_passed(migration, step.revision.revision)
 
     run = guarded_run(migration, since)
-    around = partial(write_guarded if migration.as_sql else run_guarded, run)
+    around: Around = plainly
+    if not migration.as_sql:
+        from pipestate.migration.step import run_guarded
+
+        around = partial(run_guarded, run)
+    elif name_of(migration) in ENGINES:
+        around = partial(engine_of(migration).write_step, run)
     wrap_steps(migration, before, after, around)
     if migration.as_sql:
         record_at_end_of_script(migration)

@@ -9,12 +9,10 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.sql.elements import ColumnClause
 
-from pipestate.migration.definitions import Index
+from pipestate.migration.definitions import BATCH_SIZE, LOCK_PATIENCE_S, LOCK_TIMEOUT_MS, Index
 from pipestate.migration.engine import engine
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.mark import require_gate
-from pipestate.migration.postgresql.locks import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
-from pipestate.migration.postgresql.tables import BATCH_SIZE
 
 
 def add_columns(addition: sa.Table) -> None:

@@ -2,13 +2,16 @@
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.script.revision import RevisionError
+from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from pipestate.core.text import plain
@@ -18,6 +21,7 @@ from pipestate.ledger.tables import SCHEMA
 from pipestate.migration.failure import MigrationError, translate_errors, warn
 from pipestate.migration.mark import force_reason, is_covered, is_marked
 from pipestate.migration.run import run_of
+from pipestate.migration.settings import GuardSettings, read_settings
 
 SHOWN = 6  # names in one sentence
 
@@ -57,6 +61,43 @@ class RunMemory:
     created: set[object] = field(default_factory=set)
     held: set[object] = field(default_factory=set)
     began: bool = False  # the guard itself has begun the transaction of this step
+
+
+FRESH_S = 5.0  # a catalogue that was read as a whole longer ago is read again before the next step
+
+
+@dataclass
+class GuardedRun:
+    """The guard's memory of one run on one database: its settings, and the last catalogue."""
+
+    settings: GuardSettings
+    not_judged: Collection[str] = ()
+    memory: RunMemory = field(default_factory=RunMemory)
+    catalogue: Any = None
+    read_at: float = 0.0
+
+    def current(self, connection: Connection, read: Callable[[Connection], Any]) -> Any:
+        """Return the catalogue before a step; the catalogue after the previous step is reused for some seconds."""
+        if self.catalogue is None or time.monotonic() - self.read_at > FRESH_S:
+            self.catalogue = read(connection)
+            self.read_at = time.monotonic()
+        return self.catalogue
+
+
+def guarded_run(migration: MigrationContext, since: str | None) -> GuardedRun:
+    """Begin a run; `since` names the last revision that may lose data."""
+    return GuardedRun(read_settings(migration.config), _up_to(migration, since))
+
+
+def _up_to(migration: MigrationContext, since: str | None) -> frozenset[str]:
+    if since is None or migration.script is None:
+        return frozenset()
+    try:
+        return frozenset(str(each.revision) for each in migration.script.iterate_revisions(since, "base"))
+    except (CommandError, RevisionError) as error:
+        raise MigrationError(
+            f"guard(context, since={since!r}): this chain has no such revision; name one of its own"
+        ) from error
 
 
 def listed(losses: Sequence[Loss]) -> str:

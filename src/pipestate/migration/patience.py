@@ -220,7 +220,7 @@ class Patience:
 
         An autovacuum yields only to sessions that wait longer than deadlock_timeout.
         """
-        if self.timeout_is_own:
+        if self.timeout_is_own or self.restore is not None:
             return
         limit = self.settings.lock_timeout_s if self.tries else min(self.settings.lock_timeout_s, SAY_AFTER_S)
         ((before, deadlock),) = ask_driver(
@@ -229,10 +229,9 @@ class Patience:
         )
         if self.behind_autovacuum:
             limit = max(limit, _in_seconds(deadlock) + 0.2)
-        if self.restore is None:
-            self.restore = before
-            if 0 < _in_seconds(before) < limit:
-                limit = _in_seconds(before)
+        self.restore = before
+        if 0 < _in_seconds(before) < limit:
+            limit = _in_seconds(before)
         ask_driver(
             self.connection, f"SELECT pg_catalog.set_config('lock_timeout', '{round(limit * 1000)}ms', true)"
         )

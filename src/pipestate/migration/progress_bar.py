@@ -43,8 +43,8 @@ Share = tuple[str, float | None]  # the phase of an index build, and the finishe
 
 
 def run_with_bar(connection: Connection, statement: str, call: Callable[[], None]) -> None:
-    """Run the statement; on a terminal, show its progress."""
-    work = work_of(statement) if sys.stderr.isatty() else None
+    """Run the statement, and show its progress on the terminal."""
+    work = work_of(statement)
     if work is None:
         call()
         return

@@ -16,8 +16,7 @@ from pipestate.ledger.state import LedgerState, look, older
 from pipestate.migration.engine import engine_of
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.losses import take_dropped
-from pipestate.migration.run import run_of
-from pipestate.migration.tenant import SCHEMAS
+from pipestate.migration.run import SCHEMAS, run_of
 from pipestate.project.file_hashes import hash_file
 
 RECORDING_SCRIPTS = frozenset({"postgresql"})

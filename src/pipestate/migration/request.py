@@ -1,19 +1,16 @@
 """The request of a gate: the checks of its phase at this revision, and the tables that the change needs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
-from pipestate.database.connections import choose
-from pipestate.migration import sql
 from pipestate.migration.alembic import beside, resolve, resolve_below
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.run import current_run
-from pipestate.migration.sqlite import catalog
 from pipestate.project.graph import Position
 from pipestate.runbook.files import runbook_directory, runbooks_at
 from pipestate.runbook.model import Check, Level, Phase, Runbook
@@ -181,61 +178,3 @@ def running_revision(given: str | None) -> str:
             "the gate does not know which revision asks it: write gate(..., revision=revision)"
         )
     return revision
-
-
-def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse each name that exists only in another spelling: `may_be_gone` would treat it as dropped."""
-    by_engine = {"postgresql": _refuse_on_postgresql, "sqlite": _refuse_on_sqlite}
-    choose(by_engine, op.get_context().dialect.name)([*tables, *columns], columns)
-
-
-def _refuse_on_sqlite(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
-    for table in tables:
-        _compare(table, table, catalog.inspector().get_table_names())
-    for table, names in columns.items():
-        known = catalog.column_names(table) if catalog.has_table(table) else []
-        for name in names:
-            _compare(name, f"{table}.{name}", known)
-
-
-def _compare(name: str, named: str, known: Sequence[str]) -> None:
-    other = next((each for each in known if each.lower() == name.lower()), None)
-    if other is not None and name not in known:
-        raise MigrationError(OTHER_CASE.format(named=named, other=other))
-
-
-def _refuse_on_postgresql(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
-    for table in tables:
-        schema, _, name = table.rpartition(".")
-        known = "FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND "
-        if not schema:
-            _refuse(table, "relname", name, f"{known}pg_catalog.pg_table_is_visible(oid)")
-            continue
-        place = f"relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace({sql.literal(sql.identifier(schema))})"
-        near = (
-            "relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE "
-            f"pg_catalog.lower(n.nspname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(schema)}))"
-        )
-        _refuse(table, "relname", name, known + place, known + near)
-    for table, names in columns.items():
-        relation = f"pg_catalog.to_regclass({sql.literal(sql.name(table))})"
-        known = f"FROM pg_catalog.pg_attribute WHERE attrelid OPERATOR(pg_catalog.=) {relation} AND NOT attisdropped"
-        for name in names:
-            _refuse(f"{table}.{name}", "attname", name, known)
-
-
-def _refuse(named: str, column: str, name: str, known: str, near: str = "") -> None:
-    """Refuse a name missing from `known` if `near` has it in another case; `near` defaults to `known`."""
-    near = near or known
-    exact = f"{column} OPERATOR(pg_catalog.=) {sql.literal(name)}::pg_catalog.name"
-    alike = f"pg_catalog.lower({column}::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(name)}"
-    sql.refuse_when(
-        f"NOT EXISTS (SELECT {known} AND {exact}) AND EXISTS (SELECT {near} AND {alike})",
-        OTHER_CASE.replace("{named}", named),
-        other=f"(SELECT {column} {near} AND {alike} LIMIT 1)",
-    )
-
-
-def _folded(name: str) -> str:
-    bare = name.strip().strip('"')
-    return f"pg_catalog.lower({sql.literal(bare)}::pg_catalog.text)"

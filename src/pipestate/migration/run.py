@@ -9,7 +9,7 @@ from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 if TYPE_CHECKING:
-    from pipestate.migration.script import GuardedOutput
+    from pipestate.migration.postgresql.gate_script import GuardedOutput
 
 
 @dataclass
@@ -45,6 +45,7 @@ class MigrationRun:
     dropped: tuple[str, list[dict[str, Any]], str | None] | None = None  # revision, objects, reason
 
 
+SCHEMAS = "pipestate_schemas"  # in config.attributes: the search path of a tenant
 # Alembic hands one dictionary of options to every database of an env.py, so state is kept by context.
 _RUNS: WeakKeyDictionary[MigrationContext, MigrationRun] = WeakKeyDictionary()
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE
 from pipestate.database.drivers import message, sqlstate
+from pipestate.ledger.tables import qualified
 from pipestate.migration.alembic import is_lent
 from pipestate.migration.failure import MigrationError, first_sentence, tell, warn
 from pipestate.migration.run import current_run, run_of
@@ -287,3 +288,44 @@ def _part_assertion() -> str:
         f"  {refusal('an earlier step of this revision failed, so this one does nothing: see above')}\n"
         "END IF;\n"
     )
+
+
+# The registry of objects that a chain created: its downgrades drop those alone. The ledger keeps it in its
+# table `object`, for chains with `run(context, registry=True)` in env.py. Any other chain owns what it
+# creates, and its downgrades drop that unconditionally.
+
+
+# The statement of a chain without a registry.
+NOTHING = "SELECT 1"
+
+
+def keeps_registry() -> bool:
+    """Say whether this chain keeps a registry."""
+    return bool(current_run().has_registry)
+
+
+def registry() -> str:
+    """Name the registry on this engine."""
+    return qualified("object", op.get_context().dialect.name)
+
+
+def remember(kind: str, name: str) -> str:
+    """Render the statement that records an object; repeating it is harmless."""
+    if not keeps_registry():
+        return NOTHING
+    values = literals((kind, name, current_run().revision))
+    return f"INSERT INTO {registry()} (kind, name, revision) VALUES ({values}) ON CONFLICT DO NOTHING"
+
+
+def forget(kind: str, name: str) -> str:
+    """Render the statement that removes an object from the registry."""
+    if not keeps_registry():
+        return NOTHING
+    return f"DELETE FROM {registry()} WHERE kind = {literal(kind)} AND name = {literal(name)}"
+
+
+def is_ours(kind: str, name: str) -> str:
+    """Render the SQL condition that `downgrade` may drop the object."""
+    if not keeps_registry():
+        return "true"
+    return f"EXISTS (SELECT FROM {registry()} WHERE kind = {literal(kind)} AND name = {literal(name)})"

@@ -1,8 +1,9 @@
-"""A run of migrations on one database, as the guard sees it: settings, and memory from step to step."""
+"""One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its end."""
 
 import re
+import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from alembic.runtime.migration import MigrationContext, RevisionStep
-from alembic.script.revision import RevisionError
-from alembic.util import CommandError
 from sqlalchemy import Connection, event
 
 from pipestate.migration.engine import MigrationEngine, engine_of
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.losses import RunMemory, decide
+from pipestate.migration.losses import GuardedRun, decide
 from pipestate.migration.mark import force_reason
 from pipestate.migration.patience import (
     LONGEST_STEP_S,
@@ -28,8 +27,6 @@ from pipestate.migration.patience import (
     is_autocommit,
     only_operations,
 )
-from pipestate.migration.progress_bar import run_with_bar
-from pipestate.migration.settings import GuardSettings, read_settings
 from pipestate.migration.statements import (
     COMMITS,
     StatementKind,
@@ -38,48 +35,6 @@ from pipestate.migration.statements import (
     kind_of,
     may_lose,
 )
-
-FRESH_S = 5.0  # a catalogue that was read longer ago is read again before the next step
-
-
-@dataclass
-class GuardedRun:
-    """The guard's memory of one run on one database: its settings, and the last catalogue."""
-
-    settings: GuardSettings
-    not_judged: Collection[str] = ()
-    memory: RunMemory = field(default_factory=RunMemory)
-    catalogue: Any = None
-    read_at: float = 0.0
-
-    def current(self, connection: Connection) -> Any:
-        """Return the catalogue before a step; the catalogue after the previous step is reused for some seconds."""
-        if self.catalogue is None or time.monotonic() - self.read_at > FRESH_S:
-            self.keep(engine_of(connection).read_catalogue(connection))
-        return self.catalogue
-
-    def keep(self, catalogue: Any) -> None:
-        self.catalogue, self.read_at = catalogue, time.monotonic()
-
-
-def guarded_run(migration: MigrationContext, since: str | None) -> GuardedRun:
-    """Begin a run; `since` names the last revision that may lose data."""
-    return GuardedRun(read_settings(migration.config), _up_to(migration, since))
-
-
-def _up_to(migration: MigrationContext, since: str | None) -> frozenset[str]:
-    if since is None or migration.script is None:
-        return frozenset()
-    try:
-        return frozenset(str(each.revision) for each in migration.script.iterate_revisions(since, "base"))
-    except (CommandError, RevisionError) as error:
-        raise MigrationError(
-            f"guard(context, since={since!r}): this chain has no such revision; name one of its own"
-        ) from error
-
-
-# One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its end.
-
 
 NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
 # Texts that describe a loss; inserted rows do not.
@@ -115,7 +70,7 @@ class GuardedStep:
     def __post_init__(self) -> None:
         # Operations reach the database through SQLAlchemy: the first one triggers reading the catalogue.
         if not self._is_plain():
-            self.before = self.run.current(self.connection)
+            self.before = self.run.current(self.connection, self.engine.read_catalogue)
         self.patience = Patience(self.connection, self.run.settings, self._existing)
 
     def run_step(self, body: Callable[[], None]) -> None:
@@ -228,7 +183,11 @@ class GuardedStep:
         """Run a statement of this step under its rules; leave other statements to SQLAlchemy."""
         if self.is_ours or context is None or context.root_connection is not self.connection:
             return False
-        self._execute(statement, partial(run_with_bar, self.connection, statement, call))
+        if sys.stderr.isatty():
+            from pipestate.migration.progress_bar import run_with_bar
+
+            call = partial(run_with_bar, self.connection, statement, call)
+        self._execute(statement, call)
         return True
 
     def _commits(self) -> None:
@@ -271,7 +230,7 @@ class GuardedStep:
 
     def _prepare(self, statement: str, kind: StatementKind) -> None:
         if self.before is None:
-            self.before = self.run.current(self.connection)
+            self.before = self.run.current(self.connection, self.engine.read_catalogue)
         if not self.bound:
             self._bind()
         if kind is StatementKind.SETTING and "lock_timeout" in statement.lower():
@@ -301,7 +260,8 @@ class GuardedStep:
             if not self._may_run_bare(statement, driver_state(error)):
                 raise
             call()
-            self._compare(undo=lambda: False)  # already committed: a loss can only be reported
+            self.run.catalogue = None  # it has committed, and released its locks
+            self.before = self.run.current(self.connection, self.engine.read_catalogue)
             return
         try:
             self._judge(undo=lambda: None)
@@ -331,25 +291,19 @@ class GuardedStep:
 
     def _judge(self, undo: Callable[[], Any] | None = None) -> None:
         """Compare with the catalogue before; refuse a loss, unless a gate, a reason or a setting allows it."""
-        if self.before is not None and self.engine.may_have_lost(
-            self.connection, self.before, self.run.memory
-        ):
-            self._compare(undo or self._undo)
-
-    def _compare(self, undo: Callable[[], Any]) -> None:
-        after = self.engine.read_catalogue(self.connection)
-        losses = self.engine.find_losses(
-            self.connection, self.before, after, memory=self.run.memory, statements=self.statements
-        )
+        if self.before is None:
+            return
+        after, losses = self.engine.compare(self.connection, self.before, self.run.memory, self.statements)
         judged = not self.step.is_upgrade or self.step.revision.revision not in self.run.not_judged
         if losses and judged:
             self.is_ours = True
             try:
-                decide(self.migration, self.step, losses, undo, enforce=self.run.settings.enforce)
+                decide(
+                    self.migration, self.step, losses, undo or self._undo, enforce=self.run.settings.enforce
+                )
             except MigrationError as error:
                 self.refused = error
                 raise
             finally:
                 self.is_ours = False
-        self.before = after
-        self.run.keep(after)
+        self.before = self.run.catalogue = after

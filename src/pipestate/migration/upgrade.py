@@ -23,11 +23,12 @@ from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database import connections as db
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
-from pipestate.migration.closed import GateClosed
 from pipestate.migration.engine import engine_of
+from pipestate.migration.environment import assert_schema, enter_schema
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.steps import wrap_steps
-from pipestate.migration.tenant import SCHEMAS, assert_schema, enter_schema
+from pipestate.migration.gate import GateClosed
+from pipestate.migration.guard import wrap_steps
+from pipestate.migration.run import SCHEMAS
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Revision, ends, next_batch
 from pipestate.project.phases import resolve_opens

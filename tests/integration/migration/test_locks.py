@@ -137,9 +137,9 @@ def test_a_lock_that_is_free_is_not_told_of(pg_legacy: Chain, capfd: pytest.Capt
 
 
 def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipestate.migration.postgresql import columns, locks
+    from pipestate.migration.postgresql import locks, tables
 
-    monkeypatch.setattr(columns, "patiently", partial(locks.patiently, patience_s=0.3))
+    monkeypatch.setattr(tables, "patiently", partial(locks.patiently, patience_s=0.3))
     with pg_legacy.database.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE sites IN ACCESS SHARE MODE")
         with pytest.raises(
@@ -252,7 +252,7 @@ def test_current_and_history_do_not_queue(pg_chain: Chain) -> None:
 def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
     from pipestate.migration import environment
-    from pipestate.migration.steps import assert_lock
+    from pipestate.migration.guard import assert_lock
 
     def lose_the_lock(migration: MigrationContext, current: Any) -> None:
         assert migration.connection is not None

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.database.drivers import sqlstate
 from pipestate.ledger.functions import Routine, assertion, require_functions, routines
 from pipestate.ledger.state import refuse_foreign_owner, require_trusted
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.run import current_run
 
@@ -57,22 +57,22 @@ def refuse_when(condition: str, message: str, found: str | None = None) -> None:
 
 def run_when(condition: str, *statements: str) -> None:
     """Run the statements if the condition holds. They are parsed only then."""
-    call("run_if", condition, [each for each in statements if each != objects.NOTHING])
+    call("run_if", condition, [each for each in statements if each != sql.NOTHING])
 
 
 def registered() -> dict[str, Argument]:
     """Name the revision that records created objects, if the chain keeps a registry."""
-    return {"the_revision": current_run().revision} if objects.kept() else {}
+    return {"the_revision": current_run().revision} if sql.keeps_registry() else {}
 
 
 def unregistered() -> dict[str, Argument]:
     """Tell a dropping procedure that the chain keeps no registry."""
-    return {} if objects.kept() else {"is_registered": False}
+    return {} if sql.keeps_registry() else {"is_registered": False}
 
 
 def is_ours(kind: str, name: str) -> str:
     """Write the condition that a downgrade may drop the object."""
-    return function("is_ours", kind, name) if objects.kept() else "true"
+    return function("is_ours", kind, name) if sql.keeps_registry() else "true"
 
 
 def compare_functions() -> None:
@@ -103,7 +103,7 @@ def functions_installed() -> None:
 
 def at_home(statement: str) -> str:
     """Ensure that the functions of a statement exist, and add their schema to the calls."""
-    if objects.kept():
+    if sql.keeps_registry():
         compare_functions()
         return statement
     needed = _needed(statement)

@@ -1,8 +1,8 @@
-"""A gate on PostgreSQL: the server's procedures evaluate, judge and record it; Python reads the findings."""
+"""A gate on PostgreSQL: the calls to the server, the same online and in a script, and the report of their findings."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,22 +10,201 @@ from alembic import op
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from pipestate.core.errors import OWN_SQLSTATE
 from pipestate.core.text import plain
 from pipestate.database.drivers import sqlstate, warnings_of
+from pipestate.ledger.functions import assertion, require_functions
 from pipestate.ledger.record import who
-from pipestate.migration import server_calls as server
+from pipestate.ledger.state import refuse_foreign_owner, require_ledger, require_trusted
 from pipestate.migration import sql
-from pipestate.migration.closed import failed_rows, report_of
 from pipestate.migration.failure import MigrationError, warn
+from pipestate.migration.gate import failed_rows, report_of
 from pipestate.migration.mark import force_reason
 from pipestate.migration.request import GateRequest, Tables
-from pipestate.migration.server_calls import require_usable_ledger
+from pipestate.migration.run import current_run
 from pipestate.migration.settings import read_settings, timeout_of
-from pipestate.runbook.model import SignOff
+from pipestate.runbook.model import Check, SignOff
 from pipestate.verify.judge import Judgement
+from pipestate.verify.read import NO_LEDGER
 from pipestate.verify.report import Outcome, Report, Verdict
 from pipestate.verify.run import NOTHING, _verdict
-from pipestate.verify.select import SelectedCheck, explain_signoff
+from pipestate.verify.select import SelectedCheck, explain_signoff, signoff_check
+from pipestate.verify.session_safety import files_as_json, reads_rehearsals
+
+# Use the oid: a name in a schema that this role may not use is an error.
+_MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
+      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
+                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
+NO_RIGHTS = (
+    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; "
+    "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
+)
+_THERE = """EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = 'pipestate' AND c.relname = 'run')"""
+
+
+def require_usable_ledger(connection: Connection) -> None:
+    """Refuse a gate if the ledger is missing, older, another role's, altered, or closed to this role."""
+    require_trusted(connection)
+    require_ledger(connection)
+    query = f"SELECT pg_catalog.quote_ident(current_user::text), {_MAY_USE}"
+    role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
+    if not may:
+        raise MigrationError(NO_RIGHTS.format(role=role))
+    require_functions(connection)
+
+
+def write_requirement() -> None:
+    """Write the block that makes a script refuse the same ledgers."""
+    role = "pg_catalog.quote_ident(current_user::text)"
+    message = f"pg_catalog.replace({sql.literal(NO_RIGHTS)}, '{{role}}', {role})"
+    sql.do(
+        f"""{refuse_foreign_owner()}
+  IF NOT {_THERE} THEN
+    {sql.refusal(NO_LEDGER)}
+  END IF;
+  IF {_MAY_USE} IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
+  END IF;
+{assertion()}""",
+        "  stranger record;",
+        why="The ledger belongs to a trusted role, and has the functions that this script was written for",
+    )
+    run = current_run()
+    run.compared_functions = run.revision
+
+
+# Calls of a gate to the server: the same text online and in a script. The procedures are in
+# `migration/server/gate.sql` and `gated.sql`. A gate keeps its findings in a setting of its transaction. This detects
+# a part that is left out, pasted alone or run in another transaction.
+
+
+STATE = "pipestate.gate_state"
+PATH = "pg_catalog.current_schemas(false)"
+# PostgreSQL takes 100 arguments; longer lists are written as one array.
+MOST_LINES = 90
+
+
+def call_begin(request: GateRequest, tables: Tables, timeout_s: float, more: Mapping[str, str]) -> str:
+    """Write the call that begins a gate; `more` names further arguments, as SQL."""
+    arguments = {
+        "revision": text(request.revision),
+        "runbook": text(request.runbook.name),
+        "phase": text(request.phase.name),
+        "tables": texts([sql.name(table) for table in tables.names]),
+        "path": PATH,
+        "timeout": text(f"{timeout_s:g}s"),
+        "may_be_gone": str(tables.may_be_gone).lower(),
+        "sha256": text(request.runbook.sha256),
+    }
+    if any(reads_rehearsals(each.check) for each in request.checks):
+        arguments["files"] = text(files_as_json(request.position.paths))
+    written = ",\n  ".join(f"{name} => {value}" for name, value in (arguments | dict(more)).items())
+    return f"CALL pipestate.begin_gate(\n  {written})"
+
+
+def call_evaluate(request: GateRequest, asked: SelectedCheck, number: int) -> str:
+    """Write the call that evaluates one check; a sign-off is a check on the ledger."""
+    check = query_of(asked)
+    arguments = [
+        text(request.revision),
+        str(number),
+        *(text(each) for each in (check.id, check.require.text, asked.source)),
+        _query(check.sql, number),
+    ]
+    if asked in request.again:
+        arguments.append("again => true")
+    if asked.check.level != "block":
+        arguments.append(f"level => {text(asked.check.level)}")
+    return f"CALL pipestate.evaluate_check({', '.join(arguments)})"
+
+
+def call_judge(request: GateRequest, checks: int) -> str:
+    """Write the call that ends the pass without a lock."""
+    return f"CALL pipestate.judge_gate({text(request.revision)}, {checks})"
+
+
+def call_limit(request: GateRequest, timeout_s: float) -> str:
+    """Write the statement that limits the pass under the lock, which is one call."""
+    return f"SET LOCAL statement_timeout = '{max(1, len(request.again)) * timeout_s:g}s'"
+
+
+def call_evaluate_again(request: GateRequest) -> str:
+    """Write the call that repeats the required checks under the lock."""
+    return f"CALL pipestate.evaluate_again({text(request.revision)})"
+
+
+def call_pass_gate(request: GateRequest) -> str:
+    """Write the call that ends the pass under the lock and sets the mark."""
+    return f"CALL pipestate.pass_gate({text(request.revision)})"
+
+
+def call_gated(mark: str, step: int, statement: str) -> str:
+    """Write the call that runs a statement behind a gate."""
+    return f"CALL pipestate.gated({text(mark)}, {step},{lines(statement)})"
+
+
+def call_go_on(mark: str, version_table: str, heads: Sequence[str]) -> str:
+    """Write the call that continues with a revision after one that has a gate."""
+    return f"CALL pipestate.go_on({text(mark)}, {text(version_table)}, {texts(heads)}, {PATH})"
+
+
+def query_of(asked: SelectedCheck) -> Check:
+    """Return the check itself, or the check that represents a sign-off."""
+    if isinstance(asked.check, Check):
+        return asked.check
+    return signoff_check(asked.check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
+
+
+def text(value: str) -> str:
+    r"""Write a literal with the same meaning under any standard_conforming_strings.
+
+    >>> print(text("it's"), text("a\\b\r"))
+    'it''s' E'a\\b\r'
+    """
+    quoted = value.replace("'", "''")
+    if "\\" not in value and "\r" not in value:
+        return f"'{quoted}'"
+    return "E'" + quoted.replace("\\", "\\\\").replace("\r", "\\r") + "'"
+
+
+def texts(values: Sequence[str]) -> str:
+    return f"ARRAY[{', '.join(text(value) for value in values)}]::text[]"
+
+
+def lines(statement: str) -> str:
+    """Write a statement as its lines, each a separate literal: pasted from any line on, none of them runs.
+
+    >>> lines("DROP TABLE a"), lines("SELECT 1\\nFROM b")
+    (" 'DROP TABLE a'", "\\n  'SELECT 1',\\n  'FROM b'")
+    """
+    every = [text(line) for line in statement.split("\n")]
+    written = f" {every[0]}" if len(every) == 1 else "\n  " + ",\n  ".join(every)
+    return written if len(every) <= MOST_LINES else f" VARIADIC ARRAY[{written}]"
+
+
+def joined(statement: str) -> str:
+    """Write a statement as one expression that contains all of its lines."""
+    every = [text(line) for line in statement.split("\n")]
+    return (
+        every[0]
+        if len(every) == 1
+        else "pg_catalog.array_to_string(ARRAY[\n  " + ",\n  ".join(every) + "], E'\\n')"
+    )
+
+
+def _query(query: str, number: int) -> str:
+    """Write a check as its runbook has it. Semicolons occur only in texts or comments: no line may leave these."""
+    if ";" in query:
+        return joined(query)
+    return sql.dollar(f"\n{query}\n", f"check_{number}")
+
+
+# The gate, online: the server's procedures evaluate, judge and record it; Python reads the findings.
+
 
 NOT_READ_COMMITTED = (
     "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
@@ -52,27 +231,23 @@ def require_gate_transaction(connection: Connection, revision: str) -> None:
         raise MigrationError(NOT_READ_COMMITTED.format(revision=revision, level=level.upper()))
 
 
-def require_gate_script() -> None:
-    """Allow a script: its calls read the rows when they run."""
-
-
 def evaluate_gate(request: GateRequest, tables: Tables) -> Report | None:
     """Begin the gate and evaluate its phase, without a lock; return None if the tables are empty."""
     connection = op.get_bind()
     timeout_s = timeout_of(op.get_context().config)
     reason = force_reason(request.name)
     more = {
-        "actor": server.text(who()),
+        "actor": text(who()),
         "enforce": str(read_settings(op.get_context().config).enforce).lower(),
-    } | ({"force": server.text(plain(reason))} if reason is not None else {})
+    } | ({"force": text(plain(reason))} if reason is not None else {})
     started = _now()
     require_usable_ledger(connection)
     with warnings_of(connection) as said:
-        sql.emit(server.begin(request, tables, timeout_s, more))
+        sql.emit(call_begin(request, tables, timeout_s, more))
         for line in said():
             warn("%s", plain(line))
     for number, each in enumerate(request.evaluated, start=1):
-        sql.emit(server.evaluate(request, each, number))
+        sql.emit(call_evaluate(request, each, number))
     state = _state(connection)
     return _report(request, request.checks, state, started) if state["filled"] else None
 
@@ -80,7 +255,7 @@ def evaluate_gate(request: GateRequest, tables: Tables) -> Report | None:
 def record_gate(request: GateRequest, report: Report | None, reason: str | None) -> None:
     """Make the server judge and record the pass without a lock."""
     del report, reason
-    sql.emit(server.judge(request, len(request.evaluated)))
+    sql.emit(call_judge(request, len(request.evaluated)))
 
 
 def evaluate_gate_again(request: GateRequest, tables: Tables, before: Report | None) -> Report | None:
@@ -88,8 +263,8 @@ def evaluate_gate_again(request: GateRequest, tables: Tables, before: Report | N
     del tables, before
     connection = op.get_bind()
     started = _now()
-    sql.emit(server.limit(request, timeout_of(op.get_context().config)))
-    sql.emit(server.evaluate_again(request))
+    sql.emit(call_limit(request, timeout_of(op.get_context().config)))
+    sql.emit(call_evaluate_again(request))
     state = _state(connection)
     found = {each["check_id"] for each in state["results"]}
     asked = [each for each in request.checks if each.check.id in found]
@@ -99,12 +274,12 @@ def evaluate_gate_again(request: GateRequest, tables: Tables, before: Report | N
 def finish_gate(request: GateRequest, report: Report | None, reason: str | None, *, whole: bool) -> None:
     """Make the server judge and record the pass under the lock, and set the mark."""
     del report, reason, whole
-    sql.emit(server.pass_gate(request))
+    sql.emit(call_pass_gate(request))
 
 
 def _state(connection: Connection) -> dict[str, Any]:
     """Read the gate's state in this transaction."""
-    found = connection.exec_driver_sql(f"SELECT pg_catalog.current_setting('{server.STATE}', true)").scalar()
+    found = connection.exec_driver_sql(f"SELECT pg_catalog.current_setting('{STATE}', true)").scalar()
     state: dict[str, Any] = json.loads(str(found))
     return state
 
@@ -125,7 +300,7 @@ def _report(
 
 
 def _verdict_of(asked: SelectedCheck, found: dict[str, Any] | None) -> Verdict:
-    check = server.query_of(asked)
+    check = query_of(asked)
     judgement = Judgement(Outcome.SKIPPED, {}, asked.skipped or "")
     if found is not None:
         judgement = Judgement(Outcome(found["outcome"]), found["observed"], found["message"])

@@ -1,4 +1,4 @@
-"""Indexes: built concurrently, rebuilt if a build was interrupted or the definition differs."""
+"""Indexes: built concurrently, rebuilt if a build was interrupted or the definition differs; by partition."""
 
 from contextlib import suppress
 
@@ -7,17 +7,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.database.drivers import sqlstate
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
 from pipestate.migration.definitions import Index
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql.locks import SESSION_LOCK_TIMEOUT, lock_tables, patiently
-from pipestate.migration.postgresql.partitions import (
-    attach_indexes,
-    build_indexes,
-    is_partitioned,
-    prepare_index,
-)
 
 BUILD_PATIENCE = "10min"
 
@@ -88,7 +82,7 @@ def drop_index(name: str, *, partitions: bool = False) -> None:
         calls.run_when(of_partitions, f"DROP INDEX {sql.name(name)}")
     with sql.autocommit():
         sql.execute_when(f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}", ours)
-        sql.emit(objects.forget("index", name))
+        sql.emit(sql.forget("index", name))
 
 
 def _valid(index: Index) -> str:
@@ -103,4 +97,95 @@ def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:
         f"building index {index.name} waited {BUILD_PATIENCE} for an older transaction"
         f"{f' ({oldest})' if oldest else ''}; end it or wait for it, then run the same again: "
         "the half-built index is rebuilt"
+    )
+
+
+# Partitioned tables. PostgreSQL cannot build their indexes concurrently, and adds a foreign key only with
+# a scan under its lock. It adopts an index or key that every partition already has. So the partitions come
+# first, each while its writers continue, and the table itself last, in milliseconds. A rerun continues
+# after an interruption.
+
+
+def is_partitioned(table: str) -> str:
+    """Render the SQL condition that the table is partitioned."""
+    return f"EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = {sql.regclass(table)} AND relkind = 'p')"
+
+
+def no_steps_for_partitions(table: str) -> str:
+    """Explain why a script without partition steps stops at a partitioned table."""
+    return (
+        f"{table} is partitioned, and this script has no steps for that: run the revision online, "
+        "or write the script with partitions=True"
+    )
+
+
+def prepare_index(index: Index, needed: str) -> None:
+    """Create the index of the table itself, without those of its partitions, under a short lock."""
+    lock_tables(index.table, mode="SHARE", when=needed)
+    create = "CREATE UNIQUE INDEX" if index.unique else "CREATE INDEX"
+    calls.call("prepare_partitioned_index", sql.name(index.table), index.name, create, index.definition())
+
+
+def build_indexes(index: Index, needed: str) -> None:
+    """Build the missing index of each partition concurrently; drop half-built ones first."""
+    create = "CREATE UNIQUE INDEX" if index.unique else "CREATE INDEX"
+    sql.execute_each(
+        f"SELECT format('DROP INDEX CONCURRENTLY %s', x.indexrelid::regclass) FROM {_leaves(index)} "
+        f"JOIN pg_catalog.pg_index x ON x.indexrelid = leaf.own WHERE NOT (x.indisvalid AND x.indisready) AND {needed}"
+    )
+    sql.execute_each(
+        f"SELECT format('{create} CONCURRENTLY %I ON %s %s', leaf.index_name, leaf.relid::regclass, "
+        f"{sql.literal(index.definition())}) FROM {_leaves(index)} "
+        f"WHERE leaf.own IS NULL AND NOT leaf.attached AND {needed}"
+    )
+    sql.break_off_unless(
+        f"NOT ({needed}) OR NOT EXISTS (SELECT FROM {_leaves(index)} WHERE NOT leaf.attached AND "
+        "NOT EXISTS (SELECT FROM pg_catalog.pg_index x WHERE x.indexrelid = leaf.own AND x.indisvalid))"
+    )
+
+
+def attach_indexes(index: Index, needed: str) -> None:
+    """Attach the partitions' indexes to that of the table, under a short lock on all of them."""
+    lock_tables(index.table, when=needed)
+    calls.call("attach_partition_indexes", sql.name(index.table), index.name)
+
+
+def add_to_partitions(table: str, name: str, definition: str, needed: str) -> None:
+    """Add a foreign key to each partition that lacks it, NOT VALID. The caller holds the lock."""
+    sql.do(
+        f"""  IF NOT ({needed}) THEN RETURN; END IF;
+  FOR leaf IN SELECT relid::regclass FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) WHERE isleaf LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = leaf AND conname = {sql.literal(name)});
+    EXECUTE format({sql.literal(f"ALTER TABLE %s ADD CONSTRAINT {sql.name(name)} {definition} NOT VALID")}, leaf);
+  END LOOP;""",
+        "  leaf regclass;",
+        why=f"{name} of each partition of {table}",
+    )
+
+
+def validate_partitions(table: str, name: str, needed: str) -> None:
+    """Validate the foreign key in each partition, without blocking writers."""
+    unvalidated = (
+        f"FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.relid "
+        f"WHERE t.isleaf AND k.conname = {sql.literal(name)} AND NOT k.convalidated AND {needed}"
+    )
+    sql.execute_each(
+        f"SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', t.relid::regclass, k.conname) {unvalidated}"
+    )
+    sql.break_off_unless(f"NOT EXISTS (SELECT {unvalidated})")
+
+
+def _leaves(index: Index) -> str:
+    """Render the partitions that hold rows, with the name of their index; `own` is the index of that name."""
+    whole = f"c.relname || {sql.literal(f'_{index.name}')}"
+    named = f"CASE WHEN octet_length({whole}) <= 63 THEN {whole} ELSE 'part_' || md5({whole}) END"
+    attached = (
+        f"EXISTS (SELECT FROM pg_catalog.pg_partition_tree({sql.regclass(index.full_name)}) i JOIN pg_catalog.pg_index x "
+        "ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)"
+    )
+    return (
+        "(SELECT t.relid, n.index_name, to_regclass(format('%I.%I', s.nspname, n.index_name)) AS own, "
+        f"{attached} AS attached FROM pg_catalog.pg_partition_tree({sql.regclass(index.table)}) t "
+        "JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace "
+        f"CROSS JOIN LATERAL (SELECT {named} AS index_name) n WHERE t.isleaf AND c.relkind = 'r') AS leaf"
     )

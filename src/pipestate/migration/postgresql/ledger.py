@@ -10,7 +10,7 @@ from pipestate.ledger.install import DECLARE, block
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.state import LedgerState, look
 from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.postgresql.calls import functions_installed
 from pipestate.migration.postgresql.locks import LOCK_KEY, TENANT
@@ -31,7 +31,7 @@ DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXI
 def install_ledger() -> None:
     """Install the ledger. In scripts of a chain with a registry, the first revision contains the functions."""
     if not _is_shared(lambda connection: look(connection) == LedgerState(True, ())):
-        text = block(functions=assertion() if objects.kept() and sql.is_offline() else None)
+        text = block(functions=assertion() if sql.keeps_registry() and sql.is_offline() else None)
         _do(text, DECLARE, why="the ledger, where it is missing or older")
     functions_installed()
 
@@ -58,10 +58,12 @@ def _is_shared(has_tables: Callable[[Connection], bool]) -> bool:
 def remove_ledger() -> None:
     ledger = ledger_on("postgresql")
     tables = [
-        str(table) for table in reversed(ledger.tables) if table.name not in REGISTRY or not objects.kept()
+        str(table)
+        for table in reversed(ledger.tables)
+        if table.name not in REGISTRY or not sql.keeps_registry()
     ]
     views = "\n".join(f"  DROP VIEW IF EXISTS {qualified(view, 'postgresql')};" for view in reversed(VIEWS))
-    routines = "" if objects.kept() else remove_block()
+    routines = "" if sql.keeps_registry() else remove_block()
     dropped = "\n".join(f"  DROP TABLE IF EXISTS {table};" for table in tables)
     looks = "\n".join(
         f"""  IF NOT used AND to_regclass('{table}') IS NOT NULL THEN

@@ -12,7 +12,8 @@ from sqlalchemy import Connection, text
 
 from pipestate.core.text import plain
 from pipestate.database.drivers import warnings_of
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
+from pipestate.migration.definitions import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import calls
 
@@ -48,8 +49,6 @@ def report_wait(connection: Connection, otherwise: str) -> Iterator[None]:
 
 # "pipe", "stat" as two integers: the advisory lock that every migration of the chain takes.
 LOCK_KEY = (0x70697065, 0x73746174)
-LOCK_TIMEOUT_MS = 200
-LOCK_PATIENCE_S = 60.0
 # For statements that block no other session while they wait (VALIDATE); `lock_tables` and index builds have their
 # own.
 SESSION_LOCK_TIMEOUT = "60s"
@@ -60,6 +59,10 @@ HOLDER = text(
     "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
     "WHERE l.locktype = 'advisory' AND l.classid = :a AND l.objid = :b AND l.objsubid = 2 AND l.granted "
     "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
+)
+_IS_HELD = text(
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'advisory' "
+    "AND classid = :a AND objid = :b AND objsubid = 2 AND granted)"
 )
 # The schema that is migrated as a tenant of a fleet: `environment.tenant_schema` sets it for the session.
 TENANT = text("SELECT nullif(pg_catalog.current_setting('pipestate.tenant', true), '')")
@@ -98,7 +101,7 @@ def lock_tables(
         if sql.is_offline():
             asked = f"{_configured(timeout_ms)} ms at a time, for up to {patience_s:g} s"
             sql.comment(f"lock {', '.join(tables) or 'them'} where needed: {asked}")
-        if in_server and not objects.kept():  # behind a gate the ledger exists, and was compared
+        if in_server and not sql.keeps_registry():  # behind a gate the ledger exists, and was compared
             sql.emit(f"CALL {calls.HOME}.{calls.written_call('lock_tables', [names], options | patience)}")
         else:
             calls.call("lock_tables", names, **options, **patience)
@@ -210,8 +213,7 @@ def assert_lock_held(connection: Connection) -> None:
     and CONCURRENTLY cannot work.
     """
     key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
-    own = text(f"{HOLDER.text} AND l.pid = pg_catalog.pg_backend_pid()")
-    if connection.execute(own, key).first() is None:
+    if not connection.scalar(_IS_HELD, key):
         raise MigrationError(
             "the migration lock was lost: the server session changed under the connection. "
             "Connect to PostgreSQL itself, or to a pooler in session mode, and run the same again"

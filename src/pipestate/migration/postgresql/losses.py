@@ -1,25 +1,150 @@
 """PostgreSQL: the catalogue before and after a step, the losses between them, and the step's savepoint."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from secrets import token_hex
+from typing import Any
 
 from sqlalchemy import Connection
 
+from pipestate.ledger.functions import body_of
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import Loss, LossKind, RunMemory
 from pipestate.migration.patience import ask_driver, commits_by_itself, driver_state
-from pipestate.migration.postgresql.catalogue import (
-    QUERY,
-    Catalogue,
-    ComparedTable,
-    TableColumn,
-    make_catalogue,
-    type_change,
-)
 from pipestate.migration.statements import cast_by_hand
+
+QUERY = body_of("catalogue")
+
+
+def query_for(oids: Collection[int]) -> str:
+    """Write the query for these tables alone, with all domains and extensions."""
+    written = ", ".join(map(str, oids))
+    some = QUERY.replace("oid >= 16384", f"oid IN ({written})")  # the columns, which cost most
+    return f"SELECT * FROM ({some}) AS c WHERE kind IN ('d', 'x') OR oid IN ({written})"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column; `filled` means that a constant default supplies the value of older rows."""
+
+    number: int
+    type: tuple[int, int]
+    filled: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """A row of the catalogue's query."""
+
+    oid: int
+    kind: str
+    schema: str
+    name: str
+    filenode: int
+    rows: float
+    bytes: int
+    parent: int
+    extension: int
+    rowtype: int
+    written: str
+
+    @property
+    def known_as(self) -> str:
+        """The usual name: without the default schema."""
+        return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return f"{sql.quoted(self.schema)}.{sql.quoted(self.name)}"
+
+    @cached_property
+    def columns(self) -> dict[int, TableColumn]:
+        found = {}
+        for line in self.written.splitlines():
+            number, type_, modifier, filled, name = line.split(" ", 4)
+            found[int(number)] = TableColumn(int(number), (int(type_), int(modifier)), filled == "1", name)
+        return found
+
+    @cached_property
+    def by_name(self) -> dict[str, TableColumn]:
+        return {column.name: column for column in self.columns.values()}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All tables by their oid, the domains, and the extensions."""
+
+    tables: dict[int, ComparedTable]
+    domains: dict[int, tuple[int, int]] = field(default_factory=dict)
+    extensions: frozenset[int] = frozenset()
+
+    @cached_property
+    def by_name(self) -> dict[tuple[str, str], ComparedTable]:
+        return {(each.schema, each.name): each for each in self.tables.values() if each.kind != "c"}
+
+    @cached_property
+    def partitions(self) -> dict[int, list[ComparedTable]]:
+        found: dict[int, list[ComparedTable]] = {}
+        for each in self.tables.values():
+            if each.parent:
+                found.setdefault(each.parent, []).append(each)
+        return found
+
+    def below_domains(self, type_: tuple[int, int]) -> tuple[int, int]:
+        """Find the base type of a domain."""
+        while type_[0] in self.domains:
+            type_ = self.domains[type_[0]]
+        return type_
+
+    def leaves(self, table: ComparedTable) -> Iterator[ComparedTable]:
+        """List the table, or the partitions below it that hold its rows."""
+        if table.kind != "p":
+            yield table
+        for part in self.partitions.get(table.oid, ()):
+            yield from self.leaves(part)
+
+    def rows(self, table: ComparedTable) -> int | None:
+        """Sum the planner's estimates; return None before the first estimate."""
+        known = [leaf.rows for leaf in self.leaves(table) if leaf.rows > 0]
+        return round(sum(known)) if known else None
+
+    def root(self, table: ComparedTable) -> ComparedTable:
+        while table.parent in self.tables:
+            table = self.tables[table.parent]
+        return table
+
+
+def make_catalogue(rows: Iterable[tuple[Any, ...]]) -> Catalogue:
+    """Make a catalogue from the query's rows."""
+    tables, domains, extensions = {}, {}, set()
+    for row in rows:
+        if row[1] == "d":
+            domains[row[0]] = (int(row[7]), int(row[4]))
+        elif row[1] == "x":
+            extensions.add(row[0])
+        else:
+            tables[row[0]] = ComparedTable(*row)
+    return Catalogue(tables, domains, frozenset(extensions))
+
+
+def type_change(old: tuple[int, int], new: tuple[int, int], *, by_hand: bool) -> str:
+    """Write the query that names a type change, and says whether it can lose silently, by functions of the ledger.
+
+    PostgreSQL refuses a longer text in a shorter type, unless the statement casts by hand (`USING`).
+    """
+    element = body_of("element_type")
+    return f"""SELECT pg_catalog.concat(pg_catalog.format_type(old, old_modifier), ' becomes ',
+    pg_catalog.format_type(new, new_modifier)), ({body_of("loses")})
+FROM (SELECT (SELECT ({element}) FROM (SELECT {old[0]}::oid AS type) AS o)::regtype AS old, {old[1]} AS old_modifier,
+    (SELECT ({element}) FROM (SELECT {new[0]}::oid AS type) AS n)::regtype AS new, {new[1]} AS new_modifier, {by_hand} AS by_hand) AS change"""
+
+
+# Losses between two catalogues, and the step's savepoint.
+
 
 _SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this name
 _LOCKED = (
@@ -34,29 +159,21 @@ def read_catalogue(connection: Connection) -> Catalogue:
     return make_catalogue(ask_driver(connection, QUERY))
 
 
-def may_have_lost(connection: Connection, before: Catalogue, memory: RunMemory) -> bool:
-    """Say whether this transaction holds the lock that every loss needs, on a table that may have held rows."""
-    locked = (before.tables.get(oid) for (oid,) in ask_driver(connection, _LOCKED))
-    return any(
-        table is not None and (table.kind != "r" or bool(table.bytes) or table.oid in memory.held)
-        for table in locked
-    )
+def compare(
+    connection: Connection, before: Catalogue, memory: RunMemory, statements: Sequence[str]
+) -> tuple[Catalogue, list[Loss]]:
+    """Return the catalogue now, and the losses since `before`; what the run created, or was empty, is free.
 
-
-def find_losses(
-    connection: Connection,
-    before: Catalogue,
-    after: Catalogue,
-    *,
-    memory: RunMemory,
-    statements: Sequence[str],
-) -> list[Loss]:
-    """Compare two catalogues; objects that the run itself created, or that never held a row, are free.
-
-    Only tables that this transaction has locked are compared: another session may change others meanwhile.
+    Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are few,
+    and another session may change others meanwhile.
     """
-    locked = {oid for (oid,) in ask_driver(connection, _LOCKED)}
-    return _Comparison(connection, before, after, memory, list(statements)).losses(locked)
+    locked = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    if not locked:
+        return before, []
+    now = make_catalogue(ask_driver(connection, query_for(locked)))
+    others = {oid: table for oid, table in before.tables.items() if oid not in locked}
+    after = Catalogue(others | now.tables, now.domains, now.extensions)
+    return after, _Comparison(connection, before, after, memory, list(statements)).losses(locked)
 
 
 def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
@@ -115,7 +232,7 @@ class _Comparison:
     statements: list[str]
     heirs: set[object] = field(default_factory=set)  # successors of objects that existed before
 
-    def losses(self, locked: Collection[int]) -> list[Loss]:
+    def losses(self, locked: set[int]) -> list[Loss]:
         self.memory.held |= {each.oid for each in self.before.tables.values() if each.bytes}
         found: list[Loss] = []
         for old in self.before.tables.values():
@@ -129,7 +246,7 @@ class _Comparison:
                     found += self._of_columns(old, new)
                 if new.filenode != old.filenode:
                     found += self._of_rewritten(old, new)
-        self._remember_created()
+        self._remember_created(locked)
         return list(dict.fromkeys(found))
 
     def holds_rows(self, table: ComparedTable) -> bool:
@@ -225,11 +342,11 @@ class _Comparison:
         if new.bytes == 0 or few or any(named.search(text) for text in self.statements):
             yield Loss(LossKind.ROWS, root.known_as, self.before.rows(root))
 
-    def _remember_created(self) -> None:
-        created: set[object] = {oid for oid in self.after.tables if oid not in self.before.tables}
-        for oid, new in self.after.tables.items():
-            old = self.before.tables.get(oid)
-            if old is not None and old.written != new.written:
+    def _remember_created(self, locked: set[int]) -> None:
+        created: set[object] = {*(self.after.tables.keys() - self.before.tables.keys())}
+        for oid in locked & self.after.tables.keys() & self.before.tables.keys():
+            new, old = self.after.tables[oid], self.before.tables[oid]
+            if old.written != new.written:
                 created |= {(oid, number) for number in new.columns.keys() - old.columns.keys()}
         self.memory.created |= created - self.heirs
 

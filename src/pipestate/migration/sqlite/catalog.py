@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from pipestate.database.drivers import on_sqlite
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.run import current_run
 
@@ -90,9 +90,9 @@ def inspector() -> sa.Inspector:
 
 def is_ours(kind: str, name: str) -> bool:
     """Say whether `downgrade` may drop the object: with a registry, only objects that the chain created."""
-    if not objects.kept():
+    if not sql.keeps_registry():
         return True
-    query = f"SELECT count(*) FROM {objects.registry()} WHERE kind = ? AND name = ?"
+    query = f"SELECT count(*) FROM {sql.registry()} WHERE kind = ? AND name = ?"
     return bool(connection().exec_driver_sql(query, (kind, name)).scalar())
 
 

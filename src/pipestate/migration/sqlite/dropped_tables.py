@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import has_ledger
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
 from pipestate.migration.definitions import DroppedColumns, DroppedTable
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.mark import force_reason
@@ -87,7 +87,7 @@ def restore_if_dropped(table: str) -> None:
     sql.emit(f"ALTER TABLE {sql.quoted(aside_of(dropped))} RENAME TO {sql.quoted(table)}")
     forget(dropped)
     if entry["ours"]:
-        sql.emit(objects.remember("table", table))
+        sql.emit(sql.remember("table", table))
 
 
 def _refresh(dropped: DroppedTable) -> None:

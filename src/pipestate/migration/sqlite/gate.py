@@ -1,7 +1,7 @@
 """A gate on SQLite: a transaction that holds its DDL, one writer, and checks that Python evaluates."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from urllib.parse import quote
 
@@ -13,10 +13,11 @@ from pipestate.database.drivers import on_sqlite
 from pipestate.ledger.record import record_report
 from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql
-from pipestate.migration.closed import evaluate_in_python
 from pipestate.migration.failure import MigrationError, translate_errors
+from pipestate.migration.gate import evaluate_in_python
 from pipestate.migration.mark import NOT_ENFORCED
-from pipestate.migration.request import GateRequest, Tables
+from pipestate.migration.request import OTHER_CASE, GateRequest, Tables
+from pipestate.migration.sqlite import catalog
 from pipestate.verify.report import Gate, Report
 
 ABSENT = (
@@ -32,8 +33,9 @@ def require_gate_transaction(connection: Connection, revision: str) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def require_gate_script() -> None:
+def write_gate(request: GateRequest, tables: Tables) -> None:
     """Refuse a script, which could not read the rows."""
+    del request, tables
     raise MigrationError(
         "a gate looks at the rows before anything is dropped, which a script for SQLite cannot: "
         "run it without --sql"
@@ -139,3 +141,19 @@ def _existing(connection: Connection, tables: Sequence[str]) -> list[str]:
     known = inspect(connection)
     parts = [(table, *table.rpartition(".")) for table in tables]
     return [table for table, schema, _, name in parts if known.has_table(name, schema=schema or None)]
+
+
+def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse each name that exists only in another spelling: `may_be_gone` would treat it as dropped."""
+    for table in (*tables, *columns):
+        _compare(table, table, catalog.inspector().get_table_names())
+    for table, names in columns.items():
+        known = catalog.column_names(table) if catalog.has_table(table) else []
+        for name in names:
+            _compare(name, f"{table}.{name}", known)
+
+
+def _compare(name: str, named: str, known: Sequence[str]) -> None:
+    other = next((each for each in known if each.lower() == name.lower()), None)
+    if other is not None and name not in known:
+        raise MigrationError(OTHER_CASE.format(named=named, other=other))

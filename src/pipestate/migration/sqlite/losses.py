@@ -48,22 +48,13 @@ def read_catalogue(connection: Connection) -> _Catalogue:
     return on_sqlite(connection, _read)
 
 
-def may_have_lost(connection: Connection, before: _Catalogue, memory: RunMemory) -> bool:
-    """Say whether the schema has changed."""
-    del memory
-    return on_sqlite(connection, _version) != before.version
-
-
-def find_losses(
-    connection: Connection,
-    before: _Catalogue,
-    after: _Catalogue,
-    *,
-    memory: RunMemory,
-    statements: Sequence[str],
-) -> list[Loss]:
+def compare(
+    connection: Connection, before: _Catalogue, memory: RunMemory, statements: Sequence[str]
+) -> tuple[_Catalogue, list[Loss]]:
     """Compare the tables by their names, and follow those that a statement renames or copies."""
-    del connection
+    if on_sqlite(connection, _version) == before.version:
+        return before, []
+    after = read_catalogue(connection)
     memory.held |= {name for name, table in before.tables.items() if table.holds_rows}
     moves = _Moves({name: name for name in before.tables})
     for statement in statements:
@@ -75,7 +66,7 @@ def find_losses(
         new = after.tables.get(moves.names[name]) or after.tables.get(name)
         found += [Loss(LossKind.TABLE, old.name)] if new is None else _of_table(old, new, moves, memory)
     _remember(before, after, moves, memory)
-    return found
+    return after, found
 
 
 def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
@@ -111,7 +102,7 @@ def prepare_statement(
         return None
     if not on_sqlite(connection, _keys_are_on):
         return None
-    if may_have_lost(connection, before, memory):
+    if on_sqlite(connection, _version) != before.version:
         return KEYS_STAY_ON
     _run(connection, "COMMIT")
     _run(connection, "PRAGMA foreign_keys = OFF")

@@ -1,8 +1,9 @@
 """A migration on SQLite: transactions that hold DDL, foreign keys off for rebuilds, and the file locked."""
 
 import sqlite3
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import URL, Connection, event
 
 from pipestate.database.drivers import on_sqlite
-from pipestate.migration.sqlite.tables import hold_file
+from pipestate.migration.losses import GuardedRun
 
 CONNECT_ARGUMENTS: dict[str, Any] = {}
+MIGRATION_PATIENCE_S = 600.0
 
 
 @contextmanager
@@ -70,6 +72,14 @@ def assert_start(migration: MigrationContext, step: RevisionStep) -> None:
     del migration, step
 
 
+def write_step(
+    run: GuardedRun, migration: MigrationContext, step: RevisionStep, body: Callable[[], None]
+) -> None:
+    """Write the step as it is: SQL alone cannot compare there."""
+    del run, migration, step
+    body()
+
+
 @dataclass(frozen=True, slots=True)
 class _FileBefore:
     """The settings of a lent connection, to be restored."""
@@ -88,6 +98,28 @@ def _take_file(driver: sqlite3.Connection, *, locked: bool) -> _FileBefore:
     driver.execute("PRAGMA busy_timeout = 60000")
     driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails unless the file is a database
     return _FileBefore(level, foreign_keys)
+
+
+def hold_file(driver: sqlite3.Connection, *, patience_s: float = MIGRATION_PATIENCE_S) -> None:
+    """Hold the file's lock from transaction to transaction: one migration at a time.
+
+    The lock is all or nothing: a waiting session must hold no shared lock. In this mode it would keep that lock, and
+    the working session could never write.
+    """
+    driver.execute("PRAGMA busy_timeout = 0")
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        driver.execute("PRAGMA locking_mode = EXCLUSIVE")
+        try:
+            driver.execute("BEGIN EXCLUSIVE")
+            driver.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= give_up_at:
+                raise
+            driver.execute("PRAGMA locking_mode = NORMAL")
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _give_file_back(driver: sqlite3.Connection, before: _FileBefore) -> None:

@@ -16,18 +16,15 @@ from pipestate.ledger.functions import SCHEMA, routines
 from pipestate.ledger.record import who
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.losses import imports_pipestate
+from pipestate.migration.losses import GuardedRun, imports_pipestate
 from pipestate.migration.mark import force_reason
+from pipestate.migration.postgresql.gate import write_requirement
 from pipestate.migration.run import run_of
-from pipestate.migration.server_calls import write_requirement
 from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_middle, kind_of, may_lose
-from pipestate.migration.step import GuardedRun
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.revision_files import changes_ledger, installs_ledger, read_gates
 from pipestate.verify.session_safety import foreign_owner_query
 
-# Scripts of other engines have no procedures in the session that could compare.
-JUDGING = frozenset({"postgresql"})
 # The comparing routines, in the order in which a session can create them.
 _JUDGES = (
     *("catalogue", "element_type", "loses", "listed_columns", "base_type", "leaves_before", "held_before"),
@@ -44,13 +41,10 @@ _COMMITS = re.compile(r"(?is)\s*DO\b.*\bcommit\b")
 _LONGEST_TEXT = 2_000
 
 
-def write_guarded(
+def write_step(
     run: GuardedRun, migration: MigrationContext, step: RevisionStep, body: Callable[[], None]
 ) -> None:
     """Write a step between the two calls that compare it; a revision with a gate relies on that gate."""
-    if name_of(migration) not in JUDGING:
-        body()
-        return
     script = GuardedScript(run, migration, step)
     if step.is_upgrade and read_gates(Path(step.revision.path)):
         run_of(migration).has_script_functions = False  # after a gate a client may have a new session

@@ -12,12 +12,14 @@ from alembic import op
 
 from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger
-from pipestate.migration import objects, sql
+from pipestate.migration import sql
 from pipestate.migration.alembic import may_commit
 from pipestate.migration.definitions import Drop, DroppedColumns, DroppedTable
 from pipestate.migration.mark import force_reason
 from pipestate.migration.postgresql import calls
+from pipestate.migration.postgresql.gate_script import HEAD
 from pipestate.migration.postgresql.locks import lock_tables
+from pipestate.migration.request import OTHER_CASE
 
 
 def require_runtime(revision: str) -> None:
@@ -111,6 +113,8 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
+    if sql.is_offline():
+        sql.write_plain(HEAD)
     require_runtime(drop.revision)
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
@@ -140,7 +144,7 @@ def restore(drop: Drop) -> None:
 
 def restore_dropped_table(table: str, revision: str) -> None:
     """Restore a table that the downgrade of this revision archived; do nothing if there is none."""
-    if objects.kept():
+    if sql.keeps_registry():
         calls.call("bring_back_table", table, revision)
         return
     part = DroppedTable(table, revision=revision)
@@ -242,3 +246,41 @@ def _array(values: Sequence[str]) -> str:
 def _json(values: Mapping[str, str]) -> str:
     pairs = ",\n  ".join(f"{sql.literal(key)}, {sql.dollar(text, 'sql')}" for key, text in values.items())
     return f"jsonb_build_object({pairs})"
+
+
+def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse each name that exists only in another spelling: `may_be_gone` would treat it as dropped."""
+    for table in (*tables, *columns):
+        schema, _, name = table.rpartition(".")
+        known = "FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND "
+        if not schema:
+            _refuse_case(table, "relname", name, f"{known}pg_catalog.pg_table_is_visible(oid)")
+            continue
+        place = f"relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace({sql.literal(sql.identifier(schema))})"
+        near = (
+            "relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE "
+            f"pg_catalog.lower(n.nspname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(schema)}))"
+        )
+        _refuse_case(table, "relname", name, known + place, known + near)
+    for table, names in columns.items():
+        relation = f"pg_catalog.to_regclass({sql.literal(sql.name(table))})"
+        known = f"FROM pg_catalog.pg_attribute WHERE attrelid OPERATOR(pg_catalog.=) {relation} AND NOT attisdropped"
+        for name in names:
+            _refuse_case(f"{table}.{name}", "attname", name, known)
+
+
+def _refuse_case(named: str, column: str, name: str, known: str, near: str = "") -> None:
+    """Refuse a name missing from `known` if `near` has it in another case; `near` defaults to `known`."""
+    near = near or known
+    exact = f"{column} OPERATOR(pg_catalog.=) {sql.literal(name)}::pg_catalog.name"
+    alike = f"pg_catalog.lower({column}::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(name)}"
+    sql.refuse_when(
+        f"NOT EXISTS (SELECT {known} AND {exact}) AND EXISTS (SELECT {near} AND {alike})",
+        OTHER_CASE.replace("{named}", named),
+        other=f"(SELECT {column} {near} AND {alike} LIMIT 1)",
+    )
+
+
+def _folded(name: str) -> str:
+    bare = name.strip().strip('"')
+    return f"pg_catalog.lower({sql.literal(bare)}::pg_catalog.text)"

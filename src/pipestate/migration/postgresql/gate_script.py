@@ -10,14 +10,13 @@ from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 from pipestate.core.text import plain
-from pipestate.migration import server_calls as server
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.helpers import lock_tables
 from pipestate.migration.mark import note_mark, reason_for, undo
+from pipestate.migration.postgresql import gate as server
+from pipestate.migration.postgresql.locks import lock_tables
 from pipestate.migration.request import GateRequest, Tables, down_revisions
 from pipestate.migration.run import run_of
-from pipestate.migration.server_calls import write_requirement
 from pipestate.migration.settings import timeout_of
 
 
@@ -101,13 +100,13 @@ class GuardedOutput:
     def _assert_version(self) -> None:
         """Set the mark in this transaction if everything before it was committed."""
         self.done = 0
-        self.write(f"{server.go_on(self.mark, version_table(self.context), sorted(self.heads))};")
+        self.write(f"{server.call_go_on(self.mark, version_table(self.context), sorted(self.heads))};")
 
     def _asking_for_the_mark(self, text: str) -> str:
         statement = text.strip().removesuffix(";")
         self._refuse_what_cannot_wait(statement)
         self.done += 1
-        return f"{server.gated(self.mark, self.done, statement)};"
+        return f"{server.call_gated(self.mark, self.done, statement)};"
 
     def _asking_for_the_version(self, text: str) -> str:
         """Guard a statement outside a transaction by the previous version row: a mark needs a transaction."""
@@ -175,7 +174,7 @@ HEAD = r"""\set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off"""
 
 
-def pass_gate(request: GateRequest, tables: Tables) -> None:
+def write_gate(request: GateRequest, tables: Tables) -> None:
     """Write both passes, the lock between them and the mark; guard all later statements."""
     reason = reason_for(request)
     if not request.blocking and reason is None:
@@ -191,9 +190,9 @@ def pass_gate(request: GateRequest, tables: Tables) -> None:
             "-- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the mark,\n"
             "-- which every statement below demands."
         )
-        sql.emit(server.limit(request, timeout_of(context.config)))
-        sql.emit(server.evaluate_again(request))
-        sql.emit(server.pass_gate(request))
+        sql.emit(server.call_limit(request, timeout_of(context.config)))
+        sql.emit(server.call_evaluate_again(request))
+        sql.emit(server.call_pass_gate(request))
     note_mark(request.revision)
     guard_output(context, request.revision)
 
@@ -219,8 +218,8 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     )
     sql.emit("SET LOCAL standard_conforming_strings = on")
     sql.emit("SET LOCAL client_encoding = 'UTF8'")
-    write_requirement()
-    sql.emit(server.begin(request, tables, timeout_of(context.config), more))
+    server.write_requirement()
+    sql.emit(server.call_begin(request, tables, timeout_of(context.config), more))
     for number, each in enumerate(request.blocking, start=1):
-        sql.emit(server.evaluate(request, each, number))
-    sql.emit(server.judge(request, len(request.blocking)))
+        sql.emit(server.call_evaluate(request, each, number))
+    sql.emit(server.call_judge(request, len(request.blocking)))
