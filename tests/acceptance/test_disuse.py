@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shlex
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from support.servers import Database, Postgres
 pytestmark = pytest.mark.scene
 
 OLD, NEW = "SELECT old_status FROM orders WHERE id = 1", "SELECT status FROM orders WHERE id = 1"
+CONNECT = "import {driver}\ndef connect(url, release): return {driver}.connect(url, {words})"
 PAGE, CLONE = "prove-disuse.md", "postgresql://app@localhost/clone"
 CHECK = """
 ```sql
@@ -138,7 +140,10 @@ def test_the_recipes_state_the_release(pg: Database) -> None:
     with pg.begin() as connection:
         install(connection)
     check = of_page("sql")[-1].replace("'shop'", "current_user::text")
-    recipes = [compile(each, PAGE, "exec") for each in of_page("python")]
+    others = re.findall(
+        r"(psycopg|asyncpg)(?: takes)? `(\w+=.+?)`", find_page(PAGE).read_text(encoding="utf-8")
+    )
+    recipes = [*of_page("python"), *(CONNECT.format(driver=name, words=words) for name, words in others)]
     assert len(recipes) == 3
     opened, loop = [], asyncio.new_event_loop()
     try:

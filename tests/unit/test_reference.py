@@ -63,12 +63,15 @@ def test_every_command_has_its_exit_codes(words: tuple[str, ...]) -> None:
 # --- Python -----------------------------------------------------------------------------------------
 
 
-def written(module: str, name: str) -> str | None:
-    """Return the signature on the page, in one line."""
-    found = re.search(
-        rf"^### `{re.escape(module)}\.{name}`\n\n```signature\n(.*?)```", page("python.md"), re.M | re.S
-    )
-    return None if found is None else spelt(found[1])
+@cache
+def signatures() -> dict[tuple[str, str], str]:
+    """Return the signatures of the page, each in one line, by module and name."""
+    found = {}
+    for module, section in re.findall(r"^### `([\w.]+)`\n(.*?)(?=^### |\Z)", page("python.md"), re.M | re.S):
+        for fence in re.findall(r"```signature\n(.*?)```", section, re.S):
+            for text in fence.split("\n\n"):
+                found[module, text.partition("(")[0]] = spelt(text)
+    return found
 
 
 def spelt(text: str) -> str:
@@ -90,13 +93,18 @@ def test_every_public_name_has_its_signature(module: str, name: str) -> None:
     if name in listed(module):
         assert not inspect.isfunction(made), f"{name} needs a signature"
     else:
-        assert written(module, name) == spelt(f"{name}{inspect.signature(made)}")
+        assert signatures().get((module, name)) == spelt(f"{name}{inspect.signature(made)}")
 
 
 def test_no_other_name_is_on_the_page() -> None:
-    named = set(re.findall(r"^### `(pipestate[\w.]*)\.(\w+)`$", page("python.md"), re.M))
-    named |= {(module, name) for module in PUBLIC for name in listed(module)}
+    named = {*signatures(), *((module, name) for module in PUBLIC for name in listed(module))}
     assert named == set(NAMES)
+
+
+def test_every_signature_is_explained() -> None:
+    rows = set(re.findall(r"^\| `(\w+)` \|", page("python.md"), re.M))
+    paragraphs = {"Contract", "contracts"}  # the only names of their modules
+    assert {name for _, name in signatures()} - rows == paragraphs
 
 
 # --- Settings ---------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
         style = GOOD if standing.rehearsal.ok and standing.rehearsal.unchanged else ODD
         lines.append((label("rehearsed", style), _rehearsal(standing.rehearsal, standing.at)))
     for dropped in standing.soft_drops:
-        lines.append((label("soft-dropped", GOOD), _soft_dropped(dropped, standing, calls)))
+        lines.append((label("soft drop", GOOD), _soft_dropped(dropped, standing, calls)))
     if standing.drift is not None and (drifted := standing.drift.sentence):
         lines.append((label("drift", ODD), Text(plain(drifted))))
     if lines:
