@@ -3,6 +3,7 @@
 Rehearsals compare them before and after. The ledger records a digest of each; its view `drift` compares them.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,15 @@ def definitions_query(dialect: str) -> str:
     """Read the query for `schema, kind, name, definition, rights, left_out`, one row per object."""
     text = choose(FILES, dialect).read_text(encoding="utf-8")
     return text.split(BODY)[1] if BODY in text else text
+
+
+@cache
+def definitions_settings(dialect: str) -> tuple[str, ...]:
+    """Read the settings on which the wording depends; two databases are compared under the same ones."""
+    text = choose(FILES, dialect).read_text(encoding="utf-8")
+    if BODY not in text:
+        return ()
+    return tuple(f"SET LOCAL {each}" for each in re.findall(r"^SET (.+)$", text.split(BODY)[0], re.MULTILINE))
 
 
 def read_definitions(connection: Connection) -> dict[str, str]:
