@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from pipestate.status.model import Status
     from pipestate.status.plan import ChainPlan
     from pipestate.verify.report import Report
+
+
+class Against(StrEnum):
+    """What `drift` compares the database with."""
+
+    RECORD = "record"
+    CHAIN = "chain"
 
 
 EVERY_S = 5.0
@@ -120,13 +128,27 @@ def status(
 
 
 @project_options
-def drift(to: Target, json_: AsJson = False) -> None:
-    """Show what differs from the schema that the last guarded run recorded.
+def drift(
+    to: Target,
+    against: Annotated[
+        Against,
+        typer.Option(
+            "--against",
+            help="The last record, or what the chain builds on an empty embedded server.",
+        ),
+    ] = Against.RECORD,
+    json_: AsJson = False,
+) -> None:
+    """Show what differs from the schema that the last guarded run recorded, or from what the chain builds.
 
-    Exit code 0: nothing differs; 1: something does; 2: no record; 3: not evaluated.
+    Exit code 0: nothing differs; 1: something does; 2: no record or revision; 3: not evaluated.
 
     Example: pipestate drift
+
+    Example: pipestate drift --against chain
     """
+    if against is Against.CHAIN:
+        raise typer.Exit(show_chain_drift(to, json_=json_))
     from pipestate.cli.formats.json import drift_as_data
     from pipestate.cli.formats.status import drift_as_lines
     from pipestate.database import connections as db
@@ -141,6 +163,21 @@ def drift(to: Target, json_: AsJson = False) -> None:
     else:
         say("\n".join(drift_as_lines(found)))
     raise typer.Exit(1 if found.sentence else 0)
+
+
+def show_chain_drift(to: Target, *, json_: bool) -> int:
+    """Compare the database with its chain; return the exit code."""
+    from pipestate.cli.formats.chain_drift import chain_drift_as_data, chain_drift_as_lines
+    from pipestate.rehearse.against_chain import compare_with_chain
+    from pipestate.rehearse.clone import Job
+
+    job = Job(to.url, None, to.project, to.chain, to.locate)
+    found = compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
+    if json_:
+        print_json(chain_drift_as_data(found))
+    else:
+        say("\n".join(chain_drift_as_lines(found)))
+    return 1 if found.differences else 0
 
 
 @project_options

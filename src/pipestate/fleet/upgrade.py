@@ -1,7 +1,7 @@
 """Upgrade of a fleet in waves: a worker upgrades each tenant, then it is verified; a bad wave is the last one.
 
-No file keeps the state. A rerun reads each database, skips finished ones, and upgrades the rest. Shards are parts of a
-fleet that are upgraded on several machines.
+No file keeps the state. A rerun reads the version tables, skips finished tenants, and upgrades the rest. Shards are
+parts of a fleet that are upgraded on several machines.
 """
 
 import hashlib
@@ -30,6 +30,7 @@ from pipestate.fleet.ask import (
     make_request,
     not_listed,
 )
+from pipestate.fleet.finished import find_finished
 from pipestate.fleet.list import Tenant, Tenants
 from pipestate.fleet.run import Fleet, OnAnswer, Tally, Wave
 from pipestate.fleet.survey import survey
@@ -159,6 +160,8 @@ def upgrade_fleet(
     start = time.perf_counter()
     found = [each for each in tenants.found if how.shard is None or how.shard.holds(each.identity)]
     run = _WaveRun(how, workers, len(found) + len(tenants.unlisted), on_answer, on_progress)
+    if not how.required:  # a required gate is evaluated in finished tenants, too
+        run.finished = find_finished(found, how.request.locate, how.wanted)
     for line in tenants.unlisted:
         run.take(replace(not_listed(line), upgrade=TenantUpgrade(1, UpgradeOutcome.FAILED)))
     finished, waves = True, list(cut(found, how.ends)) or [[]]
@@ -200,6 +203,7 @@ class _WaveRun:
     outcomes: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     halted: threading.Event = field(default_factory=threading.Event)
     changed: set[str] = field(default_factory=set)
+    finished: dict[str, Answer] = field(default_factory=dict)
     failures: int = 0
 
     @property
@@ -225,6 +229,9 @@ class _WaveRun:
         """Read, upgrade and verify one tenant."""
         if self.halted.is_set():
             return None
+        if tenant.name in self.finished:
+            current = self.finished[tenant.name]
+            return replace(current, upgrade=TenantUpgrade(wave, UpgradeOutcome.CURRENT, current.revision))
         start, chain = time.perf_counter(), self.how.request.locate.chain
         before = ask(self.how.request, tenant)
         done = TenantUpgrade(wave, UpgradeOutcome.CURRENT, before.revision)

@@ -4,6 +4,7 @@ One query for each engine reads the definitions of a database's objects. The led
 view `drift` compares them. Rehearsals compare the definitions before and after.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,6 +39,15 @@ def definitions_query(dialect: str) -> str:
     """Read the query for `schema, kind, name, definition, rights, left_out`, one row per object."""
     text = choose(FILES, dialect).read_text(encoding="utf-8")
     return text.split(BODY)[1] if BODY in text else text
+
+
+@cache
+def definitions_settings(dialect: str) -> tuple[str, ...]:
+    """Read the settings on which the wording depends; two databases are compared under the same ones."""
+    head, body, _ = choose(FILES, dialect).read_text(encoding="utf-8").partition(BODY)
+    return (
+        tuple(f"SET LOCAL {each}" for each in re.findall(r"^SET (.+)$", head, re.MULTILINE)) if body else ()
+    )
 
 
 def read_definitions(connection: Connection) -> dict[str, str]:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet import upgrade as upgrade_module
+from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome
+from pipestate.fleet.list import Tenant
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql.locks import one_migration_at_a_time
 from pipestate.project.find import Project
@@ -257,3 +259,37 @@ def test_a_worker_that_dies_is_an_answer(shop: Project, crm: Database) -> None:
     fleet, answers = upgraded(shop, [line(crm)], jobs=1, max_failures=1)
     assert "ended with exit code 7" in str(answers["t_one"].error)
     assert (fleet.exit_code, at(crm, "t_one"), at(crm, "t_two")) == (3, "c3", "d4")
+
+
+def test_finished_schemas_are_read_with_one_query(
+    shop: Project, crm: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("t_one", "t_two", "t_three", HOSTILE)
+    add(crm, *names)
+    upgraded(shop, [line(crm)])
+    crm.run("UPDATE t_two.alembic_version SET version_num = 'c3'", "DROP TABLE t_two.receipts")
+    crm.run("DELETE FROM t_three.alembic_version")
+    visited: list[str | None] = []
+
+    def ask(request: FleetRequest, tenant: Tenant) -> Answer:
+        visited.append(tenant.schema)
+        return original(request, tenant)
+
+    original = upgrade_module.ask
+    monkeypatch.setattr(upgrade_module, "ask", ask)
+    fleet, answers = upgraded(shop, [line(crm)], max_failures=1)
+    assert {*visited} == {"t_two", "t_three"}
+    done = {answer.schema: answer.upgrade.outcome for answer in answers.values() if answer.upgrade}
+    assert (done["t_one"], done[HOSTILE], done["t_two"]) == ("current", "current", "upgraded")
+    assert done["t_three"] == "failed", "its tables are there and its version table is empty"
+    current = next(answer for answer in answers.values() if answer.schema == "t_one")
+    assert (current.revision, current.head, current.dialect) == ("d4", "d4", "postgresql")
+    assert fleet.codes[3] == 1
+
+
+def test_a_required_gate_is_evaluated_in_finished_schemas_too(shop: Project, crm: Database) -> None:
+    add(crm, "t_one")
+    for _ in range(2):
+        fleet, answers = upgraded(shop, [line(crm)], "b2", phase="shop/ready")
+        assert (fleet.exit_code, answers["t_one"].revision) == (1, "b2")
+        assert "shop/ready/approved" in str(answers["t_one"].error)

@@ -1,0 +1,173 @@
+"""Drift beside the chain: the database is compared with what its revisions build on an empty scratch database.
+
+The scratch database is an embedded PostgreSQL of the database's version, or a new SQLite file. The child process
+of a rehearsal upgrades it through the project's env.py. The database itself is only read.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlalchemy import URL, Connection, text
+
+from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.database import connections as db
+from pipestate.database.connections import choose, engine_of
+from pipestate.database.embedded import embedded_versions
+from pipestate.database.schema_digest import AS_WRITTEN, named
+from pipestate.database.urls import shown
+from pipestate.ledger.drift import Difference, definitions_query, definitions_settings
+from pipestate.ledger.install import install
+from pipestate.ledger.state import has_ledger
+from pipestate.project.graph import Chain, Position
+from pipestate.rehearse.child_process import Step, Trace, refusal, run_child
+from pipestate.rehearse.clone import Job
+from pipestate.rehearse.copying.database import apply_settings, create_database
+from pipestate.rehearse.copying.make import TemporaryPlace, clone_server, temporary_place
+from pipestate.rehearse.copying.snapshot import read_production, session
+
+Key = tuple[str, str, str]  # schema, kind, name
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+NO_REVISION = (
+    "{url} has no revision of this chain, so nothing can be compared: migrate it, or say where it stands with "
+    "alembic stamp"
+)
+NOT_FROM_BASE = "the chain does not run from base on an empty database, so nothing was compared: {where}{why}"
+HIDDEN = re.compile(r"\b_pipestate_[0-9]+_")  # a contract renames dropped columns and constraints like this
+# Indexes of the version table, and sequences of hidden columns: a purge drops these with their columns.
+LEFT_OUT = text("""
+SELECT n.nspname::text, CASE c.relkind WHEN 'S' THEN 'sequence' ELSE 'index' END, c.relname::text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid IN (SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = pg_catalog.to_regclass(:versions))
+   OR c.oid IN (SELECT d.objid FROM pg_catalog.pg_depend d
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+      WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        AND d.deptype IN ('a', 'i') AND a.attname ~ '^_pipestate_[0-9]+_')
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ChainDrift:
+    """Differences of a database from what its chain builds up to the same revision."""
+
+    revision: str
+    differences: tuple[Difference, ...]
+    built_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The definitions of a database's objects, and the objects that are not compared."""
+
+    definitions: dict[Key, str]
+    left_out: frozenset[Key]
+
+
+def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> ChainDrift:
+    """Build the database's revision on a scratch database, and compare both; `job.clone` is the database."""
+    with db.reader(job.clone) as connection:
+        position = job.locate(connection)
+        if position.current is None:
+            raise ConfigError(NO_REVISION.format(url=shown(job.clone)))
+        has_records = has_ledger(connection)
+        here = read_schema(connection, position)
+    with temporary_place() as place, choose(SCRATCH, job.clone)(job.clone, place, say) as (scratch, built_on):
+        if has_records:
+            with db.writer(scratch) as connection:
+                install(connection)
+        say(f"building revision {position.current} from base on {built_on}")
+        _build(replace(job, clone=scratch), position)
+        with db.reader(scratch) as connection:
+            there = read_schema(connection, job.locate(connection))
+    return ChainDrift(position.current, tuple(compare(there, here)), built_on)
+
+
+def compare(chain: Schema, database: Schema) -> Iterator[Difference]:
+    """Name each object that is missing, extra or different in the database.
+
+    >>> built = Schema({("public", "table", "a"): "", ("public", "table", "b"): "x"}, frozenset())
+    >>> [str(each) for each in compare(built, Schema({("public", "table", "b"): "y"}, frozenset()))]
+    ['table a missing', 'table b different']
+    """
+    left_out = chain.left_out | database.left_out
+    for key in sorted({*chain.definitions, *database.definitions} - left_out):
+        schema, kind, name = key
+        wanted, found = chain.definitions.get(key), database.definitions.get(key)
+        if wanted != found:
+            change = MISSING if found is None else EXTRA if wanted is None else DIFFERENT
+            yield Difference(kind, named(schema, name), change)
+
+
+def read_schema(connection: Connection, position: Position) -> Schema:
+    """Read the definitions that drift compares, and name those of pipestate and of the version table."""
+    dialect = connection.dialect.name
+    for setting in definitions_settings(dialect):
+        connection.exec_driver_sql(setting, execution_options=AS_WRITTEN)
+    rows = connection.exec_driver_sql(definitions_query(dialect), execution_options=AS_WRITTEN).all()
+    found = {(row.schema, row.kind, row.name): str(row.definition) for row in rows if not row.left_out}
+    versions = position.version_table or ""
+    own = {key for key in found if _is_of(versions, key) or HIDDEN.search(found[key])}
+    if not engine_of(connection).IS_FILE:
+        own |= {(row[0], row[1], row[2]) for row in connection.execute(LEFT_OUT, {"versions": versions})}
+    return Schema(found, frozenset(own))
+
+
+def _is_of(versions: str, key: Key) -> bool:
+    """Tell whether an object is the version table, or a part that carries its name."""
+    *schema, table = [
+        part.strip('"').replace('""', '"') for part in re.findall(r'"(?:[^"]|"")+"', versions)
+    ] or [""]
+    name = key[2] if key[1] in ("table", "column", "constraint") else ""
+    return bool(table) and key[0] == (schema[0] if schema else "") and (name + ".").startswith(table + ".")
+
+
+@contextmanager
+def _server(url: URL, place: TemporaryPlace, say: Callable[[str], None]) -> Iterator[tuple[URL, str]]:
+    """Start a server of the database's version, with its roles, name, locale and settings."""
+    found = read_production(url)
+    versions = embedded_versions()
+    version = next((each for each in versions if each >= found.version), versions[-1])
+    if version != found.version:
+        say(
+            f"the database is PostgreSQL {found.version} and the embedded server {version}: definitions that the "
+            "two write differently are shown as different"
+        )
+    with clone_server(version, place) as admin:
+        scratch, _ = create_database(admin, found)
+        with session(scratch, autocommit=True) as driver:
+            apply_settings(driver, found)
+        yield scratch, f"an embedded PostgreSQL {version}"
+
+
+@contextmanager
+def _file(url: URL, place: TemporaryPlace, say: Callable[[str], None]) -> Iterator[tuple[URL, str]]:
+    del say
+    yield url.set(database=str(place.directory / "scratch.db")), "a new SQLite file"
+
+
+SCRATCH = {"postgresql": _server, "sqlite": _file}
+
+
+def _build(job: Job, position: Position) -> None:
+    """Upgrade the scratch database to the database's revision; raise if a revision fails."""
+    trace = run_child(job, steps_to(job.chain, position))
+    if trace.failure is None:
+        return
+    if not trace.begun and trace.failure.exit_code == ConfigError.exit_code:
+        raise refusal(trace)
+    raise Unreachable(NOT_FROM_BASE.format(where=_where(trace), why=trace.failure.message))
+
+
+def _where(trace: Trace) -> str:
+    assert trace.failure is not None
+    if trace.failure.source:
+        return f"{trace.failure.source}: "
+    return f"revision {trace.begun[-1].revision}: " if trace.begun else ""
+
+
+def steps_to(chain: Chain, position: Position) -> Sequence[Step]:
+    """List the upgrades: one to each gated revision, because a forced run passes one gate, then to the current ones."""
+    gated = [each.id for each in chain if each.id in position.applied and each.gates]
+    current = [each for each in (position.current or "").split() if each not in gated[-1:]]
+    return [("upgrade", target) for target in (*gated, *current)]
