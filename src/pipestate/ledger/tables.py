@@ -301,6 +301,7 @@ class _Builder:
         """One row per soft-dropped table, or per table with soft-dropped columns.
 
         `xact` is the xmin of the row itself; a different value means that the row was loaded from a dump.
+        `writers` says who ran beside the soft drop: `running_writers` in the server.
         """
         return self.table(
             "soft_drop",
@@ -312,7 +313,7 @@ class _Builder:
             Column("held", Boolean),
             _text("state", nullable=False),
             Column("xact", BigInteger),
-            Column("snapshot_xmin", BigInteger),
+            Column("writers", Json),
             self.time("dropped_at"),
             Column("restored_at", DateTime(timezone=True)),
             Column("purged_at", DateTime(timezone=True)),
