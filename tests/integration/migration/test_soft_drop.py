@@ -90,7 +90,7 @@ EARLY = {
     "in a subtransaction": ("INSERT INTO other VALUES (1)", "SAVEPOINT s", "INSERT INTO other VALUES (2)"),
     "after a subtransaction": ("SAVEPOINT s", "INSERT INTO other VALUES (2)", "RELEASE SAVEPOINT s"),
 }
-DERIVED = {
+DERIVED: dict[str, Any] = {
     "columns": {"t": ["x"]},
     "derived": {"t": {"x": "'derived ' || s.note"}},
     "changed_at": {"t": "changed"},
