@@ -430,7 +430,7 @@ BEGIN
       held BOOLEAN,
       state TEXT NOT NULL,
       xact BIGINT,
-      snapshot_xmin BIGINT,
+      writers JSONB,
       dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
       restored_at TIMESTAMP WITH TIME ZONE,
       purged_at TIMESTAMP WITH TIME ZONE,
@@ -452,7 +452,7 @@ BEGIN
            ('held', $def$held BOOLEAN$def$),
            ('state', $def$state TEXT$def$),
            ('xact', $def$xact BIGINT$def$),
-           ('snapshot_xmin', $def$snapshot_xmin BIGINT$def$),
+           ('writers', $def$writers JSONB$def$),
            ('dropped_at', $def$dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
            ('restored_at', $def$restored_at TIMESTAMP WITH TIME ZONE$def$),
            ('purged_at', $def$purged_at TIMESTAMP WITH TIME ZONE$def$)) AS wanted (name, definition)
@@ -799,7 +799,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+      IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS

@@ -73,7 +73,7 @@ BEGIN
       held BOOLEAN,
       state TEXT NOT NULL,
       xact BIGINT,
-      snapshot_xmin BIGINT,
+      writers JSONB,
       dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
       restored_at TIMESTAMP WITH TIME ZONE,
       purged_at TIMESTAMP WITH TIME ZONE,
@@ -95,7 +95,7 @@ BEGIN
            ('held', $def$held BOOLEAN$def$),
            ('state', $def$state TEXT$def$),
            ('xact', $def$xact BIGINT$def$),
-           ('snapshot_xmin', $def$snapshot_xmin BIGINT$def$),
+           ('writers', $def$writers JSONB$def$),
            ('dropped_at', $def$dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
            ('restored_at', $def$restored_at TIMESTAMP WITH TIME ZONE$def$),
            ('purged_at', $def$purged_at TIMESTAMP WITH TIME ZONE$def$)) AS wanted (name, definition)
@@ -443,7 +443,7 @@ BEGIN
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
     EXECUTE todo;
@@ -1886,9 +1886,10 @@ BEGIN
   RETURN (
   SELECT CASE
     WHEN (SELECT kept.xmin::text::bigint FROM pipestate.soft_drop kept WHERE kept.id = the_entry.id)
-         IS DISTINCT FROM the_entry.xact OR now_at - the_entry.snapshot_xmin > 2000000000 THEN NULL
-    ELSE format('s.xmin::text::bigint > 2 AND %1$s - (%1$s - s.xmin::text::bigint) %% 4294967296 BETWEEN %2$s AND %3$s',
-                now_at + 2147483647, the_entry.snapshot_xmin, now_at + 1073741824) END
+         IS DISTINCT FROM the_entry.xact OR now_at - (the_entry.writers ->> 'next')::bigint > 2000000000 THEN NULL
+    ELSE format('(s.xmin::text::bigint > 2 AND %1$s - (%1$s - s.xmin::text::bigint) %% 4294967296 BETWEEN %2$s AND %3$s '
+                'OR s.xmin::text::bigint = ANY (%4$L::bigint[]))', now_at + 2147483647, the_entry.writers ->> 'next',
+                now_at + 1073741824, ARRAY(SELECT jsonb_array_elements_text(the_entry.writers -> 'running'))) END
     FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint) AS t (now_at));
 END
 $$;
@@ -1896,8 +1897,10 @@ CREATE OR REPLACE FUNCTION pipestate.modified_since(the_entry pipestate.soft_dro
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (
-  SELECT CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('((s.%I)::timestamptz > %L::timestamptz AND %s)',
-    the_changed_at, the_entry.dropped_at, coalesce(pipestate.written_since(the_entry), 'true')) END);
+  SELECT CASE WHEN the_changed_at IS NULL THEN 'false'
+    WHEN written IS NULL THEN format('(s.%I)::timestamptz > %L::timestamptz', the_changed_at, the_entry.dropped_at)
+    ELSE format('((s.%I)::timestamptz >= %L::timestamptz AND %s)', the_changed_at, the_entry.writers ->> 'since', written) END
+    FROM pipestate.written_since(the_entry) AS written);
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.as_type(the_type oid, the_modifier integer, the_expression text) RETURNS text
@@ -1972,7 +1975,8 @@ EXCEPTION WHEN OTHERS THEN
   PERFORM pg_catalog.nextval(%5$s::oid::regclass);
   RETURN NEW;
 END$f$, mark, CASE WHEN unfit IS NULL THEN 'false' ELSE format('num_nonnulls(%s) > 0', unfit) END,
-      CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('NEW.%I::timestamptz > %L::timestamptz', the_changed_at, entry.dropped_at) END,
+      CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('NEW.%I::timestamptz >= %L::timestamptz', the_changed_at,
+        entry.writers ->> 'since') END,
       filled, to_regclass(format('pipestate_archive.%I', trigger_name))::oid));
   FOR member IN SELECT one FROM pipestate.family(relation) AS one JOIN pg_class ON oid = one WHERE NOT relispartition LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', trigger_name, member);
@@ -2684,6 +2688,19 @@ BEGIN
   END IF;
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.running_writers() RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  next_xact CONSTANT bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;  -- before the others are read
+  now_at CONSTANT timestamptz := clock_timestamp();
+BEGIN
+  RETURN jsonb_build_object('next', next_xact,
+    'running', (SELECT coalesce(jsonb_agg(transactionid::text::bigint), '[]') FROM pg_locks
+                 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND pid <> pg_backend_pid()),
+    'since', (SELECT least(min(xact_start), now_at) FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'));
+END
+$$;
 CREATE OR REPLACE PROCEDURE pipestate.soft_drop_columns(
   the_revision text, the_gate text, the_table text, the_relation regclass, the_columns text[], the_triggers text[],
   the_derived text[], may_be_gone boolean)
@@ -2761,10 +2778,9 @@ BEGIN
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
   END IF;
   INSERT INTO pipestate.soft_drop (id, revision, gate, kind, schema_name, table_name, name, columns, removed, renamed,
-                                   held, state, xact, snapshot_xmin, dropped_at)
+                                   held, state, xact, writers, dropped_at)
   SELECT n, the_revision, the_gate, 'columns', nspname, relname, the_table, hidden, removed, renamed,
-         held, 'hidden', NULL, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-         clock_timestamp()
+         held, 'hidden', NULL, pipestate.running_writers(), clock_timestamp()
     FROM pg_class JOIN pg_namespace ns ON ns.oid = relnamespace WHERE pg_class.oid = the_relation;
   UPDATE pipestate.soft_drop SET xact = xmin::text::bigint WHERE id = n;  -- of the subtransaction, where there is one
   PERFORM pipestate.warn(format('the logical replication slot %s (%s) reads this database: its consumer will see the '
@@ -2946,10 +2962,9 @@ BEGIN
              'name', relname, 'schema', relnamespace::regnamespace::text, 'hidden', format('_pipestate_%s_%s', n, i)) ORDER BY i)
       INTO renamed FROM numbered;
     INSERT INTO pipestate.soft_drop (id, revision, gate, kind, schema_name, table_name, name, removed, renamed, held, state,
-                                     xact, snapshot_xmin, dropped_at)
+                                     xact, writers, dropped_at)
     SELECT n, the_revision, the_gate, 'table', nspname, relname, one.name, removed, renamed, held,
-           'hidden', NULL, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-           clock_timestamp()
+           'hidden', NULL, pipestate.running_writers(), clock_timestamp()
       FROM pg_class JOIN pg_namespace ns ON ns.oid = relnamespace WHERE pg_class.oid = one.relation;
     UPDATE pipestate.soft_drop SET xact = xmin::text::bigint WHERE id = n;
     FOR item IN SELECT each ->> 'drop' AS statement FROM jsonb_array_elements(removed) AS each LOOP

@@ -51,15 +51,22 @@ class Contracted:
         self._run("downgrade", f"b2:{revision}", revision, x)
 
     def _run(self, direction: str, span: str, revision: str, x: tuple[str, ...]) -> None:
-        config = self.config(*x)
         if self.how != "script":
-            getattr(command, direction)(config, revision)
+            getattr(command, direction)(self.config(*x), revision)
             return
-        getattr(command, direction)(config, span, sql=True)
-        assert isinstance(config.output_buffer, io.StringIO)
-        done = psql(self.database, config.output_buffer.getvalue(), "-v", "ON_ERROR_STOP=1")
+        done = psql(self.database, self._script(direction, span, x), "-v", "ON_ERROR_STOP=1")
         if done.returncode:
             raise ScriptFailed(done.stderr)
+
+    def script(self, direction: str) -> str:
+        """What `--sql` writes for the contract."""
+        return self._script(direction, "a1:b2" if direction == "upgrade" else "b2:a1", ())
+
+    def _script(self, direction: str, span: str, x: tuple[str, ...]) -> str:
+        config = self.config(*x)
+        getattr(command, direction)(config, span, sql=True)
+        assert isinstance(config.output_buffer, io.StringIO)
+        return config.output_buffer.getvalue()
 
 
 class ScriptFailed(Exception):

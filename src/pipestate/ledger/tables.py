@@ -275,6 +275,7 @@ class _Builder:
         """One row per soft-dropped table, or per table with soft-dropped columns.
 
         `xact` is the xmin of the row itself; a different value means that the row was loaded from a dump.
+        `writers` says who ran beside the soft drop: `running_writers` in the server.
         """
         return self.table(
             "soft_drop",
@@ -284,7 +285,8 @@ class _Builder:
             *(Column(name, Json) for name in ("columns", "removed", "renamed")),
             Column("held", Boolean),
             _text("state", nullable=False),
-            *(Column(name, BigInteger) for name in ("xact", "snapshot_xmin")),
+            Column("xact", BigInteger),
+            Column("writers", Json),
             self.time("dropped_at"),
             *_moments("restored_at", "purged_at"),
             CheckConstraint(

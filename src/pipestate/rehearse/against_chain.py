@@ -15,9 +15,8 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import connections as db
 from pipestate.database.connections import choose, engine_of
 from pipestate.database.embedded import embedded_versions
-from pipestate.database.schema_digest import AS_WRITTEN, named
 from pipestate.database.urls import shown
-from pipestate.ledger.drift import Difference, definitions_query, definitions_settings
+from pipestate.ledger.drift import AS_WRITTEN, Difference, definitions_query, definitions_settings, named
 from pipestate.ledger.install import install
 from pipestate.ledger.state import has_ledger
 from pipestate.project.graph import Chain, Position

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipestate.fleet import ask as fleet_ask
 from pipestate.fleet import upgrade as upgrade_module
 from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome
 from pipestate.fleet.list import Tenant
@@ -273,9 +274,8 @@ def test_finished_schemas_are_read_with_one_query(
 
     def ask(request: FleetRequest, tenant: Tenant) -> Answer:
         visited.append(tenant.schema)
-        return original(request, tenant)
+        return fleet_ask.ask(request, tenant)
 
-    original = upgrade_module.ask
     monkeypatch.setattr(upgrade_module, "ask", ask)
     fleet, answers = upgraded(shop, [line(crm)], max_failures=1)
     assert {*visited} == {"t_two", "t_three"}

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sqlalchemy import Connection
 from attacks.destructive import sql
 from attacks.guarded import Guarded, open_guarded
 from pipestate.migration.patience import only_operations
+from support.long_form import LONG
 from support.programs import watched
 from support.servers import Database
 
@@ -129,6 +131,55 @@ def test_writers_pass_while_it_waits(project: Guarded) -> None:
         migration.join()
     assert len(passed) == 10
     assert columns(project.database, "orders") == ["id", "note", "fresh"]
+
+
+HELD_S = [0.0, 5.0, *([30.0] if LONG else [])]
+WRITERS = 4
+TIMEOUT_S = 1.0
+
+
+def longest_wait(database: Database, number: int, ended: threading.Event) -> float:
+    """Write until the migration has ended; return how long the slowest write took."""
+    waits = []
+    with database.connect() as connection:
+        while not ended.is_set():
+            start = time.monotonic()
+            connection.exec_driver_sql(f"UPDATE orders SET note = note WHERE id = {number}")
+            connection.commit()
+            waits.append(time.monotonic() - start)
+            time.sleep(0.005)
+    return max(waits)
+
+
+@pytest.mark.scene
+@pytest.mark.parametrize("seconds", HELD_S)
+@pytest.mark.parametrize("form", ["a statement", "a step", "Python"])
+def test_beside_readers_writers_wait_for_about_one_timeout_and_the_migration_ends(
+    form: str, seconds: float, project: Guarded, tmp_path: Path
+) -> None:
+    """Two readers, the second before the first has ended; four writers, each on its own row."""
+    runs = tmp_path / "runs"
+    bodies = {"a statement": ADD, "a step": ADD_BOTH, "Python": f"{count_run(runs)}\n{ADD}"}
+    project.write("b1", bodies[form])
+    settle(project, lock_timeout=f"{TIMEOUT_S:g}s")
+    database = project.database
+    database.run(f"INSERT INTO orders SELECT n FROM generate_series(10, {9 + WRITERS}) AS n")
+    ended = threading.Event()
+    with ThreadPoolExecutor(WRITERS + 1) as pool:
+        writing = [pool.submit(longest_wait, database, 10 + n, ended) for n in range(WRITERS)]
+        with reader_for(database, seconds):
+            migrating = pool.submit(project.attempt)
+            time.sleep(seconds / 2)
+            with reader_for(database, seconds):
+                pass
+        said = migrating.result()
+        ended.set()
+        waits = [each.result() for each in writing]
+    assert said is None
+    assert columns(database, "orders") == ["id", "note", "fresh"]
+    assert max(waits) < 2.5 * TIMEOUT_S, waits
+    if form == "Python":
+        assert runs.read_text() == "x"
 
 
 def test_python_runs_once_however_often_a_statement_is_tried(project: Guarded, tmp_path: Path) -> None:

@@ -82,21 +82,72 @@ def test_rows_that_are_physically_untouched_are_never_derived(pg: Database, tmp_
     assert rows(pg) == [(n, f"x{n}") for n in range(1, 6)]
 
 
-def test_a_row_written_by_a_transaction_older_than_the_contract_counts_as_modified(
+# What a transaction has done before the contract, and what it writes after it.
+EARLY = {
+    "only begun": ("SELECT 1",),
+    "with a snapshot": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM other"),
+    "with an xid": ("INSERT INTO other VALUES (1)",),
+    "in a subtransaction": ("INSERT INTO other VALUES (1)", "SAVEPOINT s", "INSERT INTO other VALUES (2)"),
+    "after a subtransaction": ("SAVEPOINT s", "INSERT INTO other VALUES (2)", "RELEASE SAVEPOINT s"),
+}
+DERIVED: dict[str, Any] = {
+    "columns": {"t": ["x"]},
+    "derived": {"t": {"x": "'derived ' || s.note"}},
+    "changed_at": {"t": "changed"},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("early", EARLY)
+def test_a_row_written_by_a_transaction_older_than_the_contract_is_modified_or_new(
+    pg: Database, tmp_path: Path, how: str, early: str
+) -> None:
+    """Its now() is earlier than the contract, and so is its time of change."""
+    pg.run(*TABLE, "CREATE TABLE other (id int)")
+    project = lay_out(tmp_path, pg, how, **DERIVED)
+    with pg.engine.connect() as writer:
+        for statement in EARLY[early]:
+            writer.exec_driver_sql(statement)
+        project.upgrade()
+        writer.exec_driver_sql("UPDATE t SET note = 'late', changed = now() WHERE id = 1")
+        writer.exec_driver_sql("INSERT INTO t (id, note, changed) VALUES (6, 'late', now())")
+        writer.commit()
+    project.downgrade()
+    assert rows(pg) == [(1, "derived late"), *((n, f"x{n}") for n in range(2, 6)), (6, "derived late")]
+
+
+def test_a_row_written_beside_an_older_transaction_and_before_the_contract_keeps_its_value(
     pg: Database, tmp_path: Path
 ) -> None:
-    """Its subtransaction began before the contract, and committed after it: the snapshot's xmin says so."""
+    """An old transaction that goes on makes nothing modified that others have written since it began."""
     pg.run(*TABLE, "CREATE TABLE other (id int)")
-    project = lay_out(
-        tmp_path, pg, columns={"t": ["x"]}, derived={"t": {"x": "'derived'"}}, changed_at={"t": "changed"}
-    )
-    with pg.engine.connect() as early:
-        early.exec_driver_sql("INSERT INTO other VALUES (1)")  # an xid of its own
+    project = lay_out(tmp_path, pg, **DERIVED)
+    with pg.engine.connect() as old:
+        old.exec_driver_sql("INSERT INTO other VALUES (1)")
+        pg.run("UPDATE t SET x = 'written', changed = now() WHERE id = 1")
         project.upgrade()
-        early.exec_driver_sql("UPDATE t SET note = 'late', changed = now() + interval '1 hour' WHERE id = 1")
-        early.commit()
+        old.commit()
     project.downgrade()
-    assert rows(pg)[0] == (1, "derived")
+    assert rows(pg) == [(1, "written"), *((n, f"x{n}") for n in range(2, 6))]
+
+
+def test_a_table_that_is_derived_sees_writers_older_than_the_contract(pg: Database, tmp_path: Path) -> None:
+    """The table that replaced it is written by a transaction that commits after the contract."""
+    pg.run(
+        *TABLE, "CREATE TABLE log (id int PRIMARY KEY, note text)", "INSERT INTO log SELECT id, 'old' FROM t"
+    )
+    project = lay_out(tmp_path, pg, tables=["log"], changed_at={"log": "changed"})
+    revision = project.root / "migrations" / "versions" / "b2_contract.py"
+    text = revision.read_text(encoding="utf-8").replace("**wanted", "**wanted, derived={'log': rows}")
+    rows_of = "from pipestate.ddl import DerivedRows\nrows = DerivedRows('t', {'note': 's.note'})\n"
+    revision.write_text(text.replace("contract = ", rows_of + "contract = "), encoding="utf-8")
+    with pg.engine.connect() as writer:
+        writer.exec_driver_sql("UPDATE t SET note = 'late', changed = now() WHERE id = 1")
+        project.upgrade()
+        writer.exec_driver_sql("UPDATE t SET note = 'later', changed = now() WHERE id = 2")
+        writer.commit()
+    project.downgrade()
+    assert rows(pg, "SELECT id, note FROM log ORDER BY id LIMIT 3") == [(1, "late"), (2, "later"), (3, "old")]
 
 
 def test_after_a_dump_and_restore_the_time_alone_decides(

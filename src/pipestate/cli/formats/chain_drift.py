@@ -5,7 +5,6 @@ from typing import Any
 
 from pipestate.cli.formats.json import as_plain
 from pipestate.core.text import many
-from pipestate.ledger.drift import Difference
 from pipestate.rehearse.against_chain import ChainDrift
 
 
@@ -23,6 +22,6 @@ def chain_drift_as_lines(drift: ChainDrift) -> Iterator[str]:
 
 def chain_drift_as_data(drift: ChainDrift) -> dict[str, Any]:
     """Return the keys of `drift --json`; those of the record are null."""
-    differences = as_plain(drift.differences, {Difference: "kind name change"})
+    differences = as_plain(drift.differences)
     record = {"recorded_at": None, "incomparable": None}
     return {"schema_version": 1, "revision": drift.revision, **record, "differences": differences}

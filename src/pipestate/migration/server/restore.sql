@@ -135,20 +135,24 @@ BEGIN
   RETURN (
   SELECT CASE
     WHEN (SELECT kept.xmin::text::bigint FROM pipestate.soft_drop kept WHERE kept.id = the_entry.id)
-         IS DISTINCT FROM the_entry.xact OR now_at - the_entry.snapshot_xmin > 2000000000 THEN NULL
-    ELSE format('s.xmin::text::bigint > 2 AND %1$s - (%1$s - s.xmin::text::bigint) %% 4294967296 BETWEEN %2$s AND %3$s',
-                now_at + 2147483647, the_entry.snapshot_xmin, now_at + 1073741824) END
+         IS DISTINCT FROM the_entry.xact OR now_at - (the_entry.writers ->> 'next')::bigint > 2000000000 THEN NULL
+    ELSE format('(s.xmin::text::bigint > 2 AND %1$s - (%1$s - s.xmin::text::bigint) %% 4294967296 BETWEEN %2$s AND %3$s '
+                'OR s.xmin::text::bigint = ANY (%4$L::bigint[]))', now_at + 2147483647, the_entry.writers ->> 'next',
+                now_at + 1073741824, ARRAY(SELECT jsonb_array_elements_text(the_entry.writers -> 'running'))) END
     FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint) AS t (now_at));
 END
 $$;
 
--- The condition, over a row s, that it was modified since a soft drop: physically, and by its own time of change.
+-- The condition, over a row s, that it was modified since a soft drop: physically, and by its own time of change. That may
+-- be as early as the start of the oldest transaction that ran beside the soft drop.
 CREATE OR REPLACE FUNCTION pipestate.modified_since(the_entry pipestate.soft_drop, the_changed_at text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (
-  SELECT CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('((s.%I)::timestamptz > %L::timestamptz AND %s)',
-    the_changed_at, the_entry.dropped_at, coalesce(pipestate.written_since(the_entry), 'true')) END);
+  SELECT CASE WHEN the_changed_at IS NULL THEN 'false'
+    WHEN written IS NULL THEN format('(s.%I)::timestamptz > %L::timestamptz', the_changed_at, the_entry.dropped_at)
+    ELSE format('((s.%I)::timestamptz >= %L::timestamptz AND %s)', the_changed_at, the_entry.writers ->> 'since', written) END
+    FROM pipestate.written_since(the_entry) AS written);
 END
 $$;
 
@@ -229,7 +233,8 @@ EXCEPTION WHEN OTHERS THEN
   PERFORM pg_catalog.nextval(%5$s::oid::regclass);
   RETURN NEW;
 END$f$, mark, CASE WHEN unfit IS NULL THEN 'false' ELSE format('num_nonnulls(%s) > 0', unfit) END,
-      CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('NEW.%I::timestamptz > %L::timestamptz', the_changed_at, entry.dropped_at) END,
+      CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('NEW.%I::timestamptz >= %L::timestamptz', the_changed_at,
+        entry.writers ->> 'since') END,
       filled, to_regclass(format('pipestate_archive.%I', trigger_name))::oid));
   FOR member IN SELECT one FROM pipestate.family(relation) AS one JOIN pg_class ON oid = one WHERE NOT relispartition LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', trigger_name, member);

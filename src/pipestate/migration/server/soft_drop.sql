@@ -48,6 +48,22 @@ BEGIN
 END
 $$;
 
+-- Say who may write later with an older number or an older clock: the next transaction's number, those that run now, with
+-- their subtransactions, and when the oldest began. Its now() may become the time of change of a row that it writes later.
+CREATE OR REPLACE FUNCTION pipestate.running_writers() RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  next_xact CONSTANT bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;  -- before the others are read
+  now_at CONSTANT timestamptz := clock_timestamp();
+BEGIN
+  RETURN jsonb_build_object('next', next_xact,
+    'running', (SELECT coalesce(jsonb_agg(transactionid::text::bigint), '[]') FROM pg_locks
+                 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND pid <> pg_backend_pid()),
+    'since', (SELECT least(min(xact_start), now_at) FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'));
+END
+$$;
+
 -- Hide columns of a table under opaque names. Values stay where they are; what could make a write fail is removed and
 -- recorded; rows that exist now are marked without being touched.
 CREATE OR REPLACE PROCEDURE pipestate.soft_drop_columns(
@@ -127,10 +143,9 @@ BEGIN
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
   END IF;
   INSERT INTO pipestate.soft_drop (id, revision, gate, kind, schema_name, table_name, name, columns, removed, renamed,
-                                   held, state, xact, snapshot_xmin, dropped_at)
+                                   held, state, xact, writers, dropped_at)
   SELECT n, the_revision, the_gate, 'columns', nspname, relname, the_table, hidden, removed, renamed,
-         held, 'hidden', NULL, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-         clock_timestamp()
+         held, 'hidden', NULL, pipestate.running_writers(), clock_timestamp()
     FROM pg_class JOIN pg_namespace ns ON ns.oid = relnamespace WHERE pg_class.oid = the_relation;
   UPDATE pipestate.soft_drop SET xact = xmin::text::bigint WHERE id = n;  -- of the subtransaction, where there is one
   PERFORM pipestate.warn(format('the logical replication slot %s (%s) reads this database: its consumer will see the '
@@ -325,10 +340,9 @@ BEGIN
              'name', relname, 'schema', relnamespace::regnamespace::text, 'hidden', format('_pipestate_%s_%s', n, i)) ORDER BY i)
       INTO renamed FROM numbered;
     INSERT INTO pipestate.soft_drop (id, revision, gate, kind, schema_name, table_name, name, removed, renamed, held, state,
-                                     xact, snapshot_xmin, dropped_at)
+                                     xact, writers, dropped_at)
     SELECT n, the_revision, the_gate, 'table', nspname, relname, one.name, removed, renamed, held,
-           'hidden', NULL, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-           clock_timestamp()
+           'hidden', NULL, pipestate.running_writers(), clock_timestamp()
       FROM pg_class JOIN pg_namespace ns ON ns.oid = relnamespace WHERE pg_class.oid = one.relation;
     UPDATE pipestate.soft_drop SET xact = xmin::text::bigint WHERE id = n;
     FOR item IN SELECT each ->> 'drop' AS statement FROM jsonb_array_elements(removed) AS each LOOP
