@@ -110,10 +110,8 @@ def upgrade() -> None:
     repairs = dict.fromkeys(COUNTERS, "0") | {"coordinator_enqueued": "false"}
     require_not_null("sites", "subdomain", repairs)
     add_checks("sites", CHECKS)
-    for index in (*INDEXES, *READ_BY_CHECKS):
-        create_index(index)
-    for table in ("sites", "site_progress"):
-        analyze_table(table)
+    create_index(*INDEXES, *READ_BY_CHECKS)
+    analyze_table("sites", "site_progress")
     lock_tables("sites", mode="SHARE ROW EXCLUSIVE")  # for the foreign keys
     create_table(pipeline_job())
     create_table(pipeline_claim())
@@ -133,8 +131,7 @@ def downgrade() -> None:
     drop_table("pipeline_reconciliation")
     drop_table("pipeline_claim")
     drop_table("pipeline_job")
-    for index in (*READ_BY_CHECKS, *INDEXES):
-        drop_index(index.name)
+    drop_index(*(index.name for index in (*READ_BY_CHECKS, *INDEXES)))
     for name in CHECKS:
         drop_constraint("sites", name)
     drop_columns("sites", [column.name for column in columns().columns])

@@ -82,8 +82,7 @@ def upgrade() -> None:
             "updated_at": "coalesce(last_attempt_at, created_at, CURRENT_TIMESTAMP)",
         },
     )
-    for index in INDEXES:
-        create_index(index)
+    create_index(*INDEXES)
 
 
 def downgrade() -> None:
@@ -91,8 +90,7 @@ def downgrade() -> None:
     for name in CHECKS:
         drop_constraint(TABLE, name)
     drop_constraint(TABLE, FOREIGN_KEY)
-    for index in INDEXES:
-        drop_index(index.name)
+    drop_index(*(index.name for index in INDEXES))
 
 
 def content_items() -> sa.Table:

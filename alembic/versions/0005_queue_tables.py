@@ -94,8 +94,7 @@ def upgrade() -> None:
         "one that is gone for good leaves it when its row in worker_heartbeats is deleted",
     )
     adopt_job_results()
-    for index in (*HISTORY_INDEXES, JOB_INDEX):
-        create_index(index)
+    create_index(*RESULT_INDEXES, *HISTORY_INDEXES, JOB_INDEX)
 
 
 def adopt_job_results() -> None:
@@ -104,16 +103,13 @@ def adopt_job_results() -> None:
     require_not_null("job_results", "id", {"idempotency_key": "'adopted:' || id"})
     add_foreign_key("job_results", "fk_job_results_job", "job_id", "jobs", on_delete="CASCADE")
     add_checks("job_results", RESULT_STATUS)
-    for index in RESULT_INDEXES:
-        create_index(index)
 
 
 def downgrade() -> None:
     drop_view("stale_workers")
     for table in ("queue_history", "worker_heartbeats", "job_results"):
         drop_table(table)
-    for index in (*RESULT_INDEXES, *HISTORY_INDEXES, JOB_INDEX):
-        drop_index(index.name)
+    drop_index(*(index.name for index in (*RESULT_INDEXES, *HISTORY_INDEXES, JOB_INDEX)))
     for name in RESULT_STATUS:
         drop_constraint("job_results", name)
     drop_constraint("job_results", "fk_job_results_job")

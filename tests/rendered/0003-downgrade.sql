@@ -24,6 +24,9 @@ BEGIN;
 
 -- Running downgrade 0003 -> 0002
 
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
 -- The ledger belongs to a trusted role, and has the functions that this script was written for
 DO $pipestate$
 DECLARE
@@ -73,6 +76,7 @@ BEGIN
       IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
+  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
 END $pipestate$;
 
 DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
@@ -110,135 +114,33 @@ SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_contradictions' WHERE to_reg
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_contradictions';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/1');
-
-SELECT set_config('pipestate.part', '0003/2', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_legacy_times')
-  AND current_setting('pipestate.part', true) = '0003/2' \gexec
+  AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_legacy_times';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/2');
-
-SELECT set_config('pipestate.part', '0003/3', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_ocr' WHERE to_regclass('idx_site_progress_ocr') IS NOT NULL AND pipestate.is_ours('index', 'idx_site_progress_ocr')
-  AND current_setting('pipestate.part', true) = '0003/3' \gexec
+  AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_ocr';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/3');
-
-SELECT set_config('pipestate.part', '0003/4', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_touched' WHERE to_regclass('idx_site_progress_touched') IS NOT NULL AND pipestate.is_ours('index', 'idx_site_progress_touched')
-  AND current_setting('pipestate.part', true) = '0003/4' \gexec
+  AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_touched';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/4');
-
-SELECT set_config('pipestate.part', '0003/5', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_current_stage')
-  AND current_setting('pipestate.part', true) = '0003/5' \gexec
+  AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/5');
-
-SELECT set_config('pipestate.part', '0003/6', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_updated_at')
-  AND current_setting('pipestate.part', true) = '0003/6' \gexec
+  AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/6');
-
-SELECT set_config('pipestate.part', '0003/7', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_coordinator_enqueued')
-  AND current_setting('pipestate.part', true) = '0003/7' \gexec
+  AND current_setting('pipestate.part', true) = '0003/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
 
@@ -251,7 +153,7 @@ DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
 
 CALL pipestate.begin_revision('0003');
 
-CALL pipestate.require_part('0003/7');
+CALL pipestate.require_part('0003/1');
 
 CALL pipestate.drop_constraint('sites', 'ck_sites_current_stage');
 
@@ -273,7 +175,7 @@ CALL pipestate.drop_columns('sites',
 
 CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '738bd99ca65b322880a5101a7b7bb736f732927c3b85c2049a891ae5cdd56022', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '52fa0c28477ae257a4d3196f3f063a6ab0e42c773dd2d880e5e0558878869449', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 
@@ -281,26 +183,7 @@ COMMIT;
 
 DO $record$
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND pg_catalog.current_setting('pipestate.compared', true) = 'yes' THEN
     CALL pipestate.record_schema('0002', 'a person');
   END IF;
 EXCEPTION WHEN OTHERS THEN

@@ -24,6 +24,9 @@ BEGIN;
 
 -- Running downgrade 0004 -> 0003
 
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
 -- The ledger belongs to a trusted role, and has the functions that this script was written for
 DO $pipestate$
 DECLARE
@@ -73,6 +76,7 @@ BEGIN
       IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
+  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
 END $pipestate$;
 
 DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
@@ -112,113 +116,28 @@ SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_cips_content_item_pipeline' WHERE 
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'uix_cips_content_item_pipeline';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/1');
-
-SELECT set_config('pipestate.part', '0004/2', false);
-
-CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_last_attempt' WHERE to_regclass('idx_cips_pipeline_status_last_attempt') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_pipeline_status_last_attempt')
-  AND current_setting('pipestate.part', true) = '0004/2' \gexec
+  AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_last_attempt';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/2');
-
-SELECT set_config('pipestate.part', '0004/3', false);
-
-CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_pipeline_status_created' WHERE to_regclass('idx_cips_pipeline_status_created') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_pipeline_status_created')
-  AND current_setting('pipestate.part', true) = '0004/3' \gexec
+  AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_pipeline_status_created';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/3');
-
-SELECT set_config('pipestate.part', '0004/4', false);
-
-CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_content_item_pipeline_status' WHERE to_regclass('idx_cips_content_item_pipeline_status') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_content_item_pipeline_status')
-  AND current_setting('pipestate.part', true) = '0004/4' \gexec
+  AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_content_item_pipeline_status';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/4');
-
-SELECT set_config('pipestate.part', '0004/5', false);
-
-CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_error_code' WHERE to_regclass('idx_cips_error_code') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_error_code')
-  AND current_setting('pipestate.part', true) = '0004/5' \gexec
+  AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_error_code';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/5');
-
-SELECT set_config('pipestate.part', '0004/6', false);
-
-CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_cips_updated_at' WHERE to_regclass('idx_cips_updated_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_cips_updated_at')
-  AND current_setting('pipestate.part', true) = '0004/6' \gexec
+  AND current_setting('pipestate.part', true) = '0004/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_cips_updated_at';
 
@@ -231,11 +150,11 @@ DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
 
 CALL pipestate.begin_revision('0004');
 
-CALL pipestate.require_part('0004/6');
+CALL pipestate.require_part('0004/1');
 
 CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '7ae5661bb528242ccc08976680bf49f2608388c7336b9483a7549a6c6ea76f62', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '9dc4bfd6b6f5d17a5269546c66f0cae3fb4f6d13d95ef1a16b7574a27c81953f', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0003' WHERE pipestate_alembic_version.version_num = '0004';
 
@@ -243,26 +162,7 @@ COMMIT;
 
 DO $record$
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND pg_catalog.current_setting('pipestate.compared', true) = 'yes' THEN
     CALL pipestate.record_schema('0003', 'a person');
   END IF;
 EXCEPTION WHEN OTHERS THEN

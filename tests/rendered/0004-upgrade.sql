@@ -24,6 +24,9 @@ BEGIN;
 
 -- Running upgrade 0003 -> 0004
 
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
 -- The ledger belongs to a trusted role, and has the functions that this script was written for
 DO $pipestate$
 DECLARE
@@ -73,6 +76,7 @@ BEGIN
       IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
+  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
 END $pipestate$;
 
 DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
@@ -274,6 +278,19 @@ CALL pipestate.end_not_null('content_item_pipeline_state', 'ck_content_item_pipe
 CALL pipestate.prepare_index('uix_cips_content_item_pipeline', 'content_item_pipeline_state', '(content_item_id, pipeline)',
   is_unique => true, the_revision => '0004');
 
+CALL pipestate.prepare_index('idx_cips_pipeline_status_last_attempt', 'content_item_pipeline_state', '(pipeline, status, last_attempt_at)',
+  the_revision => '0004');
+
+CALL pipestate.prepare_index('idx_cips_pipeline_status_created', 'content_item_pipeline_state', '(pipeline, status, created_at)',
+  the_revision => '0004');
+
+CALL pipestate.prepare_index('idx_cips_content_item_pipeline_status', 'content_item_pipeline_state', '(content_item_id, pipeline, status)',
+  the_revision => '0004');
+
+CALL pipestate.prepare_index('idx_cips_error_code', 'content_item_pipeline_state', '(error_code)', the_revision => '0004');
+
+CALL pipestate.prepare_index('idx_cips_updated_at', 'content_item_pipeline_state', '(updated_at)', the_revision => '0004');
+
 SELECT set_config('pipestate.part', '0004/5', false);
 
 CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
@@ -284,6 +301,21 @@ SET lock_timeout = '10min';
 
 SELECT step FROM pipestate.index_steps('uix_cips_content_item_pipeline', 'content_item_pipeline_state', '(content_item_id, pipeline)',
   is_unique => true) AS step
+  WHERE current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT step FROM pipestate.index_steps('idx_cips_pipeline_status_last_attempt', 'content_item_pipeline_state', '(pipeline, status, last_attempt_at)') AS step
+  WHERE current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT step FROM pipestate.index_steps('idx_cips_pipeline_status_created', 'content_item_pipeline_state', '(pipeline, status, created_at)') AS step
+  WHERE current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT step FROM pipestate.index_steps('idx_cips_content_item_pipeline_status', 'content_item_pipeline_state', '(content_item_id, pipeline, status)') AS step
+  WHERE current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT step FROM pipestate.index_steps('idx_cips_error_code', 'content_item_pipeline_state', '(error_code)') AS step
+  WHERE current_setting('pipestate.part', true) = '0004/5' \gexec
+
+SELECT step FROM pipestate.index_steps('idx_cips_updated_at', 'content_item_pipeline_state', '(updated_at)') AS step
   WHERE current_setting('pipestate.part', true) = '0004/5' \gexec
 
 SET lock_timeout = '60s';
@@ -302,152 +334,19 @@ CALL pipestate.require_part('0004/5');
 CALL pipestate.finish_index('uix_cips_content_item_pipeline', 'content_item_pipeline_state', '(content_item_id, pipeline)',
   is_unique => true);
 
-CALL pipestate.prepare_index('idx_cips_pipeline_status_last_attempt', 'content_item_pipeline_state', '(pipeline, status, last_attempt_at)',
-  the_revision => '0004');
-
-SELECT set_config('pipestate.part', '0004/6', false);
-
-CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
-
-COMMIT;
-
-SET lock_timeout = '10min';
-
-SELECT step FROM pipestate.index_steps('idx_cips_pipeline_status_last_attempt', 'content_item_pipeline_state', '(pipeline, status, last_attempt_at)') AS step
-  WHERE current_setting('pipestate.part', true) = '0004/6' \gexec
-
-SET lock_timeout = '60s';
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/6');
-
 CALL pipestate.finish_index('idx_cips_pipeline_status_last_attempt', 'content_item_pipeline_state', '(pipeline, status, last_attempt_at)');
-
-CALL pipestate.prepare_index('idx_cips_pipeline_status_created', 'content_item_pipeline_state', '(pipeline, status, created_at)',
-  the_revision => '0004');
-
-SELECT set_config('pipestate.part', '0004/7', false);
-
-CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
-
-COMMIT;
-
-SET lock_timeout = '10min';
-
-SELECT step FROM pipestate.index_steps('idx_cips_pipeline_status_created', 'content_item_pipeline_state', '(pipeline, status, created_at)') AS step
-  WHERE current_setting('pipestate.part', true) = '0004/7' \gexec
-
-SET lock_timeout = '60s';
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/7');
 
 CALL pipestate.finish_index('idx_cips_pipeline_status_created', 'content_item_pipeline_state', '(pipeline, status, created_at)');
 
-CALL pipestate.prepare_index('idx_cips_content_item_pipeline_status', 'content_item_pipeline_state', '(content_item_id, pipeline, status)',
-  the_revision => '0004');
-
-SELECT set_config('pipestate.part', '0004/8', false);
-
-CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
-
-COMMIT;
-
-SET lock_timeout = '10min';
-
-SELECT step FROM pipestate.index_steps('idx_cips_content_item_pipeline_status', 'content_item_pipeline_state', '(content_item_id, pipeline, status)') AS step
-  WHERE current_setting('pipestate.part', true) = '0004/8' \gexec
-
-SET lock_timeout = '60s';
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/8');
-
 CALL pipestate.finish_index('idx_cips_content_item_pipeline_status', 'content_item_pipeline_state', '(content_item_id, pipeline, status)');
 
-CALL pipestate.prepare_index('idx_cips_error_code', 'content_item_pipeline_state', '(error_code)', the_revision => '0004');
-
-SELECT set_config('pipestate.part', '0004/9', false);
-
-CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
-
-COMMIT;
-
-SET lock_timeout = '10min';
-
-SELECT step FROM pipestate.index_steps('idx_cips_error_code', 'content_item_pipeline_state', '(error_code)') AS step
-  WHERE current_setting('pipestate.part', true) = '0004/9' \gexec
-
-SET lock_timeout = '60s';
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/9');
-
 CALL pipestate.finish_index('idx_cips_error_code', 'content_item_pipeline_state', '(error_code)');
-
-CALL pipestate.prepare_index('idx_cips_updated_at', 'content_item_pipeline_state', '(updated_at)', the_revision => '0004');
-
-SELECT set_config('pipestate.part', '0004/10', false);
-
-CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
-
-COMMIT;
-
-SET lock_timeout = '10min';
-
-SELECT step FROM pipestate.index_steps('idx_cips_updated_at', 'content_item_pipeline_state', '(updated_at)') AS step
-  WHERE current_setting('pipestate.part', true) = '0004/10' \gexec
-
-SET lock_timeout = '60s';
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0004'), ('0004'); END $open$;
-
-CALL pipestate.begin_revision('0004');
-
-CALL pipestate.require_part('0004/10');
 
 CALL pipestate.finish_index('idx_cips_updated_at', 'content_item_pipeline_state', '(updated_at)');
 
 CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pipestate.record_revision('upgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '7ae5661bb528242ccc08976680bf49f2608388c7336b9483a7549a6c6ea76f62', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('upgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '9dc4bfd6b6f5d17a5269546c66f0cae3fb4f6d13d95ef1a16b7574a27c81953f', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0003';
 
@@ -455,26 +354,7 @@ COMMIT;
 
 DO $record$
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND pg_catalog.current_setting('pipestate.compared', true) = 'yes' THEN
     CALL pipestate.record_schema('0004', 'a person');
   END IF;
 EXCEPTION WHEN OTHERS THEN

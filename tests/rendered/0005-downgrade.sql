@@ -24,6 +24,9 @@ BEGIN;
 
 -- Running downgrade 0005 -> 0004
 
+\set ON_ERROR_STOP on
+\set ON_ERROR_ROLLBACK off
+
 -- The ledger belongs to a trusted role, and has the functions that this script was written for
 DO $pipestate$
 DECLARE
@@ -73,6 +76,7 @@ BEGIN
       IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
+  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
 END $pipestate$;
 
 DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
@@ -114,135 +118,33 @@ SELECT 'DROP INDEX CONCURRENTLY IF EXISTS uix_job_results_idempotency_key' WHERE
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'uix_job_results_idempotency_key';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/1');
-
-SELECT set_config('pipestate.part', '0005/2', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_job_created' WHERE to_regclass('idx_job_results_job_created') IS NOT NULL AND pipestate.is_ours('index', 'idx_job_results_job_created')
-  AND current_setting('pipestate.part', true) = '0005/2' \gexec
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_job_results_job_created';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/2');
-
-SELECT set_config('pipestate.part', '0005/3', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_job_results_status_created' WHERE to_regclass('idx_job_results_status_created') IS NOT NULL AND pipestate.is_ours('index', 'idx_job_results_status_created')
-  AND current_setting('pipestate.part', true) = '0005/3' \gexec
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_job_results_status_created';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/3');
-
-SELECT set_config('pipestate.part', '0005/4', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_job_id' WHERE to_regclass('idx_queue_history_job_id') IS NOT NULL AND pipestate.is_ours('index', 'idx_queue_history_job_id')
-  AND current_setting('pipestate.part', true) = '0005/4' \gexec
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_job_id';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/4');
-
-SELECT set_config('pipestate.part', '0005/5', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_event' WHERE to_regclass('idx_queue_history_event') IS NOT NULL AND pipestate.is_ours('index', 'idx_queue_history_event')
-  AND current_setting('pipestate.part', true) = '0005/5' \gexec
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_event';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/5');
-
-SELECT set_config('pipestate.part', '0005/6', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_queue_history_created_at' WHERE to_regclass('idx_queue_history_created_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_queue_history_created_at')
-  AND current_setting('pipestate.part', true) = '0005/6' \gexec
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_queue_history_created_at';
 
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/6');
-
-SELECT set_config('pipestate.part', '0005/7', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
 SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_jobs_created_at' WHERE to_regclass('idx_jobs_created_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_jobs_created_at')
-  AND current_setting('pipestate.part', true) = '0005/7' \gexec
+  AND current_setting('pipestate.part', true) = '0005/1' \gexec
 
 DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_jobs_created_at';
 
@@ -255,7 +157,7 @@ DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
 
 CALL pipestate.begin_revision('0005');
 
-CALL pipestate.require_part('0005/7');
+CALL pipestate.require_part('0005/1');
 
 CALL pipestate.drop_constraint('job_results', 'ck_job_results_status');
 
@@ -265,7 +167,7 @@ CALL pipestate.drop_columns('job_results', ARRAY['idempotency_key', 'payload', '
 
 CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', 'a2ba9ba4b3a944c2763a7f5dd5d11932ed4628e5ac9fcf222b47ea85c22be12d', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '92aa5601a1e835daa9c6df81771359856a293c75ae0d1eadba9bbe857656d011', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0005';
 
@@ -273,26 +175,7 @@ COMMIT;
 
 DO $record$
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND pg_catalog.current_setting('pipestate.compared', true) = 'yes' THEN
     CALL pipestate.record_schema('0004', 'a person');
   END IF;
 EXCEPTION WHEN OTHERS THEN

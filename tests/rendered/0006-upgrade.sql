@@ -35,89 +35,8 @@ IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
 END IF;
 END $pipestate$;
 
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(oid) AND relname OPERATOR(pg_catalog.=) 'site_progress'::pg_catalog.name) AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(oid) AND pg_catalog.lower(relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('site_progress'::pg_catalog.text)) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress does not exist, and %s does: write the name in the revision as it is spelt there', (SELECT relname FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(oid) AND pg_catalog.lower(relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('site_progress'::pg_catalog.text) LIMIT 1));
-END IF;
-END $pipestate$;
-
-SET standard_conforming_strings = on;
-
-SET quote_all_identifiers = off;
-
--- Each CALL below runs a procedure of the ledger. Its text: SELECT pg_get_functiondef(...).
--- The ledger is no stranger's, and has the functions that this script was written for
-DO $pipestate$
-DECLARE
-  stranger record;
-BEGIN
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
-  END IF;
-  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
-        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
-        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
-      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
-  END IF;
-END $pipestate$;
-
-CALL pipestate.require_session('0006', pg_catalog.current_schemas(false), NULL);
-
--- what this revision drops can be dropped, and restored
-DO $pipestate$
-DECLARE
-  fault text;
-BEGIN
-  fault := coalesce(fault, pipestate.rights_fault(to_regclass('site_progress'), NULL));
-  fault := coalesce(fault, pipestate.tables_fault(array_remove(ARRAY[to_regclass('site_progress')]::regclass[], NULL), '{}'));
-  IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
-  END IF;
-END $pipestate$;
-
--- a condition that must not hold
-DO $pipestate$
-BEGIN
-IF NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(oid) AND relname OPERATOR(pg_catalog.=) 'site_progress'::pg_catalog.name) AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(oid) AND pg_catalog.lower(relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('site_progress'::pg_catalog.text)) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('site_progress does not exist, and %s does: write the name in the revision as it is spelt there', (SELECT relname FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(oid) AND pg_catalog.lower(relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('site_progress'::pg_catalog.text) LIMIT 1));
-END IF;
-END $pipestate$;
-
--- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:708
--- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
--- and nothing of this revision is done.
 \set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off
-
-SET LOCAL standard_conforming_strings = on;
-
-SET LOCAL client_encoding = 'UTF8';
 
 -- The ledger belongs to a trusted role, and has the functions that this script was written for
 DO $pipestate$
@@ -168,7 +87,48 @@ BEGIN
       IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
+  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
 END $pipestate$;
+
+SET standard_conforming_strings = on;
+
+SET quote_all_identifiers = off;
+
+CALL pipestate.require_session('0006', pg_catalog.current_schemas(false), NULL);
+
+-- what this revision drops can be dropped, and restored
+DO $pipestate$
+DECLARE
+  fault text;
+BEGIN
+  fault := coalesce(fault, pipestate.rights_fault(to_regclass('site_progress'), NULL));
+  fault := coalesce(fault, pipestate.tables_fault(array_remove(ARRAY[to_regclass('site_progress')]::regclass[], NULL), '{}'));
+  IF fault IS NOT NULL THEN
+    PERFORM pipestate.refuse(fault || '; nothing was changed');
+  END IF;
+END $pipestate$;
+
+-- no name of this revision exists in another spelling alone
+DO $pipestate$
+DECLARE
+  named text;
+  other text;
+BEGIN
+  FOR named, other IN
+    SELECT 'site_progress', c.relname::pg_catalog.text FROM pg_catalog.pg_class c WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(c.oid)
+      AND pg_catalog.lower(c.relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('site_progress'::pg_catalog.text) AND pg_catalog.to_regclass('site_progress') IS NULL
+  LOOP
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s does not exist, and %s does: write the name in the revision as it is spelt there', named, other);
+  END LOOP;
+END $pipestate$;
+
+-- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:708
+-- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
+-- and nothing of this revision is done.
+
+SET LOCAL standard_conforming_strings = on;
+
+SET LOCAL client_encoding = 'UTF8';
 
 CALL pipestate.begin_gate(
   revision => '0006',
@@ -179,7 +139,7 @@ CALL pipestate.begin_gate(
   timeout => '30s',
   may_be_gone => true,
   sha256 => '1bd1cd22ba7850de308954c52dcde35da24604c914d89ba9dc745efd0fcdb092',
-  files => '{"0001": "1597b54f6dd91abfefc13a6dfbadd684", "0002": "a17631c1fc3856bef74cc40e3b6440dd", "0003": "9e8ea192fdd947dcee12d439f31303f9", "0004": "fffdccb24684061b8893bc94cb8dbe88", "0005": "c0cec325d057affbb4ff92bd72a92dc3", "0006": "77ddf6f58a0506cab12fa12d738fb626", "0007": "6fbec5505305168d56b500e4ad0c0e59"}',
+  files => '{"0001": "c476a635a1a1d1c32795a78aefaf93be", "0002": "a17631c1fc3856bef74cc40e3b6440dd", "0003": "06ff6b07ba94d1ee8e5bb3f668ea597d", "0004": "1fd01cddf0c09f1d32bce80b406304ae", "0005": "c787aae5ce79c434fa8521700d614815", "0006": "c3540216564166655f2d93bddb0874eb", "0007": "813b18eca93de5de7bce831517b89167"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
@@ -339,7 +299,7 @@ CALL pipestate.pass_gate('0006');
 
 CALL pipestate.gated('0006', 1, 'CALL pipestate.soft_drop_tables(''0006'', ''sites-consolidation/readiness'', ARRAY[''site_progress'']::text[], ARRAY[to_regclass(''site_progress'')]::regclass[], True, true)');
 
-CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''bbe13acd6cd3d14511a330e97465fafd1fb2cc37703eae1b1c52603cc195e215'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
+CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''8edc3ab102b1704c9285c3fbcf26e4889a55d6581b8f7d290ed94774ed521eb9'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
 
 CALL pipestate.gated('0006', 3, 'UPDATE pipestate_alembic_version SET version_num=''0006'' WHERE pipestate_alembic_version.version_num = ''0005''');
 
@@ -348,26 +308,7 @@ COMMIT;
 SELECT pg_catalog.array_to_string(ARRAY[
   'DO $record$',
   'BEGIN',
-  '  IF pg_catalog.to_regclass(''pipestate.schema_record'') IS NOT NULL AND NOT EXISTS (',
-  '    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me',
-  '    FROM (SELECT ''the schema ''::text || n.nspname::text AS what, n.nspowner AS owner',
-  '    FROM pg_catalog.pg_namespace n WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')',
-  '    UNION ALL',
-  '    SELECT n.nspname::text || ''.''::text || c.relname::text, c.relowner',
-  '    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace',
-  '    WHERE n.nspname = ''pipestate'' AND c.relkind IN (''r'', ''p'', ''v'', ''m'', ''f'')',
-  '    UNION ALL',
-  '    SELECT n.nspname::text || ''.''::text || p.proname::text || ''()''::text, p.proowner',
-  '    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace',
-  '    WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')) AS o',
-  '    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid',
-  '      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)',
-  '      OR EXISTS (SELECT FROM pg_catalog.pg_database d',
-  '                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)',
-  '      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =',
-  '                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting(''pipestate.version_table'', true), ''''))::oid)',
-  '      OR (NOT pg_catalog.current_setting(''is_superuser'') = ''on'' AND (pg_catalog.pg_has_role(o.owner, ''USAGE''::text) OR pg_catalog.pg_has_role(o.owner,',
-  '        CASE WHEN pg_catalog.current_setting(''server_version_num'')::integer >= 160000 THEN ''SET'' ELSE ''MEMBER'' END))))) LIMIT 1) THEN',
+  '  IF pg_catalog.to_regclass(''pipestate.schema_record'') IS NOT NULL AND pg_catalog.current_setting(''pipestate.compared'', true) = ''yes'' THEN',
   '    CALL pipestate.record_schema(''0006'', ''a person'');',
   '  END IF;',
   'EXCEPTION WHEN OTHERS THEN',

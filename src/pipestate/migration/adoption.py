@@ -89,13 +89,13 @@ def drop_constraint(table: str, name: str) -> None:
     engine().drop_constraint(table, name)
 
 
-def drop_index(name: str, *, partitions: bool = False) -> None:
-    """Drop an index that the chain created, without blocking writers.
+def drop_index(*names: str, partitions: bool = False) -> None:
+    """Drop indexes that the chain created, without blocking writers.
 
     `partitions` adds the statements for a partitioned table to scripts for psql; online they are detected.
     """
-    require_gate(f"drop_index({name!r})")
-    engine().drop_index(name, partitions=partitions)
+    require_gate(f"drop_index({', '.join(map(repr, names))})")
+    engine().drop_index(*names, partitions=partitions)
 
 
 def comment_column(table: str, column: str, comment: str) -> None:
@@ -113,9 +113,9 @@ def restore_comment(table: str, comment: str, *, revision: str) -> None:
     engine().restore_comment(table, comment, revision=revision)
 
 
-def analyze_table(table: str) -> None:
+def analyze_table(*tables: str) -> None:
     """Update the planner's statistics of new columns and indexes; without them it overestimates matching rows."""
-    engine().analyze_table(table)
+    engine().analyze_table(*tables)
 
 
 def install_objects() -> None:

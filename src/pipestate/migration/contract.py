@@ -72,7 +72,7 @@ class Contract:
         drop = self._drop(revision)
         with sql.running(revision), _told():
             if self.may_be_gone:
-                engine().refuse_other_case(self.tables, self.columns)
+                engine().refuse_other_case((), self.columns)  # the gate refuses tables
             engine().refuse_drop(drop)
         with (
             gate(
@@ -126,7 +126,9 @@ class Contract:
                 f"Contract({self.phase!r}, engine={self.engine!r}, ...) is for one of several databases, and env.py does "
                 "not say which this is: call context.run_migrations(engine_name=...), or take `engine` out"
             )
-        known = [each.strip() for each in _config_option("databases").split(",") if each.strip()]
+        config = op.get_context().config
+        listed = (config.get_main_option("databases") if config is not None else None) or ""
+        known = [each.strip() for each in listed.split(",") if each.strip()]
         if self.engine is not None and known and self.engine not in known:
             raise MigrationError(
                 f"Contract({self.phase!r}, engine={self.engine!r}, ...): the ini lists the databases "
@@ -186,11 +188,6 @@ def _told() -> Iterator[None]:
     plainly = nullcontext() if context.as_sql else translate_errors(op.get_bind().engine.url)
     with logs_to_stderr(context), plainly:
         yield
-
-
-def _config_option(name: str) -> str:
-    config = op.get_context().config
-    return (config.get_main_option(name) if config is not None else None) or ""
 
 
 def _for_engine(values: Mapping[str, Value]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pipestate.migration.alembic import known_plugins
 from pipestate.migration.alembic import version_table as table_of
 from pipestate.migration.engine import engine_of
 from pipestate.migration.failure import MigrationError, translate_errors
-from pipestate.migration.guard import assert_lock, changes_something, include_name, watch, wrap_steps
+from pipestate.migration.guard import assert_lock, changes_something, include_name, run_before_steps, watch
 from pipestate.migration.recording import record_run
 from pipestate.migration.run import SCHEMAS, run_of
 from pipestate.migration.settings import find_url, read_options
@@ -77,7 +77,7 @@ def write_script(
     table_of(migration).info[VERSION_TABLE] = True
     engine = engine_of(migration)
     engine.write_head(migration)
-    wrap_steps(migration, engine.assert_start)
+    run_before_steps(migration, engine.assert_start)
     watch(context, migration)
     with context.begin_transaction():
         context.run_migrations()
@@ -172,7 +172,7 @@ def _migrate(
         context.configure(connection=connection, **settings[connection.dialect.name])
         begin()
         if locked:
-            wrap_steps(context.get_context(), before=assert_lock)
+            run_before_steps(context.get_context(), assert_lock)
         watch(context, context.get_context())
         with context.begin_transaction():
             context.run_migrations()

@@ -92,15 +92,12 @@ def logs_to_stderr(context: MigrationContext) -> Iterator[None]:
         ):  # Flask-Migrate logs it, and an ini without its logger has disabled that
             logging.getLogger("flask_migrate").disabled = False
         is_long = "\n" in str(error)
-        if on_command_line(context) and (is_long or not _log_is_heard()):
+        listeners = [*logging.getLogger().handlers, *logging.getLogger("alembic").handlers]
+        is_heard = not all(isinstance(listener, logging.NullHandler) for listener in listeners)
+        if on_command_line(context) and (is_long or not is_heard):
             print_lines(str(error), sys.stderr)
             error.args = (str(error).partition("\n")[0].partition(": ")[0],)
         raise
-
-
-def _log_is_heard() -> bool:
-    listeners = [*logging.getLogger().handlers, *logging.getLogger("alembic").handlers]
-    return not all(isinstance(listener, logging.NullHandler) for listener in listeners)
 
 
 def explain(error: DBAPIError, url: URL) -> str:

@@ -35,7 +35,7 @@ from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.mark import has_passed, is_marked
-from pipestate.migration.recording import record, record_at_end_of_script, record_run, require_recordable
+from pipestate.migration.recording import record, record_at_end_of_script, record_run
 from pipestate.migration.request import runbooks_of
 from pipestate.migration.run import run_of
 from pipestate.migration.settings import read_without_values
@@ -75,34 +75,17 @@ def assert_lock(migration: MigrationContext, step: RevisionStep | None = None) -
 # Hooks around each revision of any project.
 
 
-Beside = Callable[[MigrationContext, RevisionStep], None]
 Around = Callable[[MigrationContext, RevisionStep, Callable[[], None]], None]
 
 
-def nothing(migration: MigrationContext, step: RevisionStep) -> None:
-    """Do nothing beside a revision."""
-    del migration, step
-
-
-def plainly(migration: MigrationContext, step: RevisionStep, body: Callable[[], None]) -> None:
-    """Run a revision without a wrapper."""
-    del migration, step
-    body()
-
-
-def wrap_steps(
-    migration: MigrationContext, before: Beside = nothing, after: Beside = nothing, around: Around = plainly
-) -> None:
-    """Run `before` and `after` at the start and at the end of each revision, in its transaction.
-
-    `around` receives the work from the revision's first statement to the end of `after`.
-    """
+def wrap_steps(migration: MigrationContext, around: Around) -> None:
+    """Run `around` in the place of each revision's function, in its transaction; it receives that function."""
 
     def wrap(steps: Steps) -> Steps:
         def wrapped(heads: Any, context: Any) -> Iterator[Any]:
             for step in steps(heads, context):
                 if isinstance(step, RevisionStep):
-                    step.migration_fn = _wrapped(migration, step, before, after, around)
+                    step.migration_fn = _wrapped(migration, step, around)
                 yield step
 
         return wrapped
@@ -110,34 +93,26 @@ def wrap_steps(
     wrap_migrations(migration, wrap)
 
 
-def _wrapped(
-    migration: MigrationContext, step: RevisionStep, before: Beside, after: Beside, around: Around
-) -> Callable[..., None]:
-    change, revision = step.migration_fn, step.revision.revision
+def _wrapped(migration: MigrationContext, step: RevisionStep, around: Around) -> Callable[..., None]:
+    change = step.migration_fn
 
     @wraps(change)
     def run_step(**arguments: Any) -> None:
-        run = run_of(migration)
-        run.revision, run.part, run.is_autocommit = revision, 0, False
-        run.is_upgrade, run.began = step.is_upgrade, time.monotonic()
-        run.empty_tables, run.is_evaluated = set(), None
-        before(migration, step)
-
-        def body() -> None:
-            broken = _broken_references(migration)
-            change(**arguments)
-            _refuse_broken_references(_broken_references(migration) - broken)
-            after(migration, step)
-
-        around(migration, step, body)
+        around(migration, step, partial(change, **arguments))
 
     return run_step
 
 
-def _refuse_broken_references(fresh: set[tuple[Any, ...]]) -> None:
-    if fresh:
-        table, rowid, parent, _ = next(iter(fresh))
-        raise MigrationError(f"row {rowid} of {table} would point at no row of {parent}: nothing was changed")
+def run_before_steps(
+    migration: MigrationContext, check: Callable[[MigrationContext, RevisionStep], None]
+) -> None:
+    """Run a check at the start of each revision, in its transaction."""
+
+    def checked(migration: MigrationContext, step: RevisionStep, change: Callable[[], None]) -> None:
+        check(migration, step)
+        change()
+
+    wrap_steps(migration, checked)
 
 
 def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
@@ -219,25 +194,38 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
     run_of(migration).is_guarded = True
     gates = read_required_gates(migration)
 
-    def before(migration: MigrationContext, step: RevisionStep) -> None:
-        run_of(migration).passed_gates.clear()
-        if step.is_upgrade:
-            gates.require_named(step.revision)
-        require_recordable(migration)
-
-    def after(migration: MigrationContext, step: RevisionStep) -> None:
-        if step.is_upgrade:
-            gates.require_passed(migration, step.revision.revision)
-
-    run = guarded_run(migration, since)
-    around: Around = plainly
+    guarded = guarded_run(migration, since)
+    around: Around | None = None
     if not migration.as_sql:
         from pipestate.migration.step import run_guarded
 
-        around = partial(run_guarded, run)
+        around = partial(run_guarded, guarded)
     elif name_of(migration) in ENGINES:
-        around = partial(engine_of(migration).write_step, run)
-    wrap_steps(migration, before, after, around)
+        around = partial(engine_of(migration).write_step, guarded)
+
+    def run_step(migration: MigrationContext, step: RevisionStep, change: Callable[[], None]) -> None:
+        run = run_of(migration)
+        run.revision, run.part, run.is_autocommit = step.revision.revision, 0, False
+        run.is_upgrade, run.began = step.is_upgrade, time.monotonic()
+        run.empty_tables, run.is_evaluated, run.passed_gates = set(), None, set()
+        if step.is_upgrade:
+            gates.require_named(step.revision)
+        if not migration.as_sql and migration.connection is not None:
+            engine_of(migration).require_recordable(migration.connection)
+
+        def body() -> None:
+            broken = _broken_references(migration)
+            change()
+            for table, rowid, parent, _ in _broken_references(migration) - broken:
+                raise MigrationError(
+                    f"row {rowid} of {table} would point at no row of {parent}: nothing was changed"
+                )
+            if step.is_upgrade:
+                gates.require_passed(migration, run.revision)
+
+        body() if around is None else around(migration, step, body)
+
+    wrap_steps(migration, run_step)
     if migration.as_sql:
         record_at_end_of_script(migration)
     else:
@@ -372,4 +360,4 @@ def _run_under_lock(migration: MigrationContext) -> None:
 
     migration.begin_transaction = begin_under_lock  # type: ignore[method-assign]
     migration.run_migrations = run_under_lock  # type: ignore[method-assign]
-    wrap_steps(migration, before=assert_lock)
+    run_before_steps(migration, assert_lock)

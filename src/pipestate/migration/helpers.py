@@ -62,14 +62,18 @@ _COLUMN = re.compile(
 _CALL = re.compile(r"[\w.]+\(.*\)", re.DOTALL)
 
 
-def create_index(index: Index | sa.Index) -> None:
-    """Ensure that the index exists, is valid and matches its definition; writers continue meanwhile.
+def create_index(*indexes: Index | sa.Index) -> None:
+    """Ensure that the indexes exist, are valid and match their definitions; writers continue meanwhile.
 
     SQLAlchemy's own `Index` of a table is accepted: columns, expressions, `unique` and `postgresql_where`.
     """
-    wanted = index if isinstance(index, Index) else _read(index)
-    where = None if wanted.where is None else _unwrapped(wanted.where)
-    engine().create_index(replace(wanted, keys=normal_keys(wanted.keys), where=where))
+    every = [index if isinstance(index, Index) else _read(index) for index in indexes]
+    engine().create_index(
+        *(
+            replace(index, keys=normal_keys(index.keys), where=index.where and _unwrapped(index.where))
+            for index in every
+        )
+    )
 
 
 def normal_keys(keys: str) -> str:

@@ -173,12 +173,7 @@ def decide(
             warn("revision %s loses %s; losses are not enforced here", revision, listed(judged))
         else:
             raise MigrationError(_refusal(step, judged, undone=undo() is not False))
-    _note(migration, revision, losses, reason)
-
-
-def _note(migration: MigrationContext, revision: str, losses: Sequence[Loss], reason: str | None) -> None:
-    """Keep the losses of a step; a step with intermediate commits has several parts."""
-    before, _ = take_dropped(migration, revision)
+    before, _ = take_dropped(migration, revision)  # a step with intermediate commits has several parts
     dropped = [{"kind": loss.kind.name.lower(), "name": loss.name, "rows": loss.rows} for loss in losses]
     run_of(migration).dropped = (revision, [*(before or []), *dropped], reason)
 

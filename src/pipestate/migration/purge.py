@@ -1,6 +1,7 @@
 """The permanent drop of soft-dropped objects, on request."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, inspect, text
@@ -32,8 +33,7 @@ def find(connection: Connection, older_than: timedelta = timedelta()) -> list[So
 def drop(connection: Connection, things: list[SoftDropped], *, revision: str | None) -> bool:
     """Drop them permanently, and record it in the ledger; return whether there is a ledger."""
     keeps = has_ledger(connection)
-    if not choose(MAY_GO_ON, connection)(connection):
-        raise ConfigError("a migration is running on this database: run the same again when it is done")
+    _require_alone(connection)
     for thing in things:
         choose(PURGES, connection)(connection, thing)
         if keeps:
@@ -63,14 +63,12 @@ def _takes_migration_lock(connection: Connection) -> bool:
     return bool(connection.scalar(text("SELECT pg_try_advisory_xact_lock(:a, :b)"), key))
 
 
-def _writes_alone(connection: Connection) -> bool:
-    """Return True: a file has one writer."""
-    del connection
-    return True
-
-
 PURGES = {"postgresql": _purge_on_postgresql, "sqlite": _purge_on_sqlite}
-MAY_GO_ON = {"postgresql": _takes_migration_lock, "sqlite": _writes_alone}
+# A file has one writer.
+MAY_GO_ON: dict[str, Callable[[Connection], bool]] = {
+    "postgresql": _takes_migration_lock,
+    "sqlite": lambda connection: True,
+}
 
 
 # Removal of the ledger: its knowledge of dropped columns, and its final drop.
@@ -117,10 +115,14 @@ def known_columns(connection: Connection) -> dict[tuple[str, str], dict[str, str
     return found
 
 
-def drop_ledger(connection: Connection) -> None:
-    """Drop all tables, views and functions of the ledger, with their rows; objects of others stay."""
+def _require_alone(connection: Connection) -> None:
     if not choose(MAY_GO_ON, connection)(connection):
         raise ConfigError("a migration is running on this database: run the same again when it is done")
+
+
+def drop_ledger(connection: Connection) -> None:
+    """Drop all tables, views and functions of the ledger, with their rows; objects of others stay."""
+    _require_alone(connection)
     if look(connection).installed and find_soft_drops(connection):
         raise ConfigError("a contract was applied in the meantime: run the same again")
     for statement in choose(_DROPS, connection)():
@@ -153,10 +155,9 @@ def _unfinished_on_postgresql(connection: Connection) -> str | None:
     return connection.exec_driver_sql(query).scalar()
 
 
-def _none_unfinished(connection: Connection) -> None:
-    """Return None: SQLite restores in one transaction."""
-    del connection
-
-
-_UNFINISHED = {"postgresql": _unfinished_on_postgresql, "sqlite": _none_unfinished}
+# SQLite restores in one transaction.
+_UNFINISHED: dict[str, Callable[[Connection], str | None]] = {
+    "postgresql": _unfinished_on_postgresql,
+    "sqlite": lambda connection: None,
+}
 _DROPS = {"postgresql": _drops_on_postgresql, "sqlite": _drops_on_sqlite}

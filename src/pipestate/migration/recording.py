@@ -11,24 +11,17 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import PipestateError
 from pipestate.database.connections import name_of
 from pipestate.database.drivers import message
-from pipestate.ledger.record import record_event, record_schema, script_record
+from pipestate.ledger.record import record_event, record_schema
 from pipestate.ledger.state import LedgerState, look, older
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.losses import take_dropped
 from pipestate.migration.run import SCHEMAS, run_of
+from pipestate.migration.sql import quoted
 from pipestate.project.file_hashes import hash_file
 
-RECORDING_SCRIPTS = frozenset({"postgresql"})
 NO_LEDGER = "this database has no ledger, so nothing of this run is recorded: pipestate ledger install"
 NOT_RECORDED = "the schema was not recorded, so `pipestate drift` compares with an older record: %s"
-
-
-def require_recordable(migration: MigrationContext) -> None:
-    """Refuse a revision before its first statement if its row could not be written into the ledger."""
-    connection = migration.connection
-    if not migration.as_sql and connection is not None:
-        engine_of(connection).require_recordable(connection)
 
 
 def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[str, Any]) -> None:
@@ -39,7 +32,9 @@ def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[st
     with translate_errors(ctx.connection.engine.url):
         state = look(ctx.connection)
         if state.missing:
-            _say_older(ctx, state)
+            if not run_of(ctx).has_warned_of_ledger:  # only a command updates it, not every migration
+                run_of(ctx).has_warned_of_ledger = True
+                warn("%s; until then no migration is recorded", older(state))
         elif state.installed:
             _write(ctx, step, state)
 
@@ -81,8 +76,8 @@ def record_at_end_of_script(migration: MigrationContext) -> None:
     def run_and_record(**arguments: Any) -> None:
         run(**arguments)
         heads, run_of(migration).heads = run_of(migration).heads, None
-        if heads is not None and name_of(migration) in RECORDING_SCRIPTS:
-            migration.impl.static_output(script_record(_joined(heads)))
+        if heads is not None and name_of(migration) in ENGINES:
+            engine_of(migration).write_schema_record(_joined(heads))
 
     migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, keep_heads)
     migration.run_migrations = run_and_record  # type: ignore[method-assign]
@@ -96,36 +91,30 @@ def _write(ctx: MigrationContext, step: Any, state: LedgerState) -> None:
     run = run_of(ctx)
     duration = round((time.monotonic() - run.began) * 1000, 1) if run.revision == revision else None
     dropped, reason = take_dropped(ctx, revision)
-    script = None if step.is_stamp else step.up_revision
-    file = Path(script.path) if script is not None else None
-    quote = ctx.connection.dialect.identifier_preparer.quote_identifier
-    parts = (ctx.version_table_schema, ctx.version_table)
+    title, file_sha256, version_table = describe_file(ctx, None if step.is_stamp else step.up_revision)
     record_event(
         ctx.connection,
         event,
         revision=revision,
         duration_ms=duration,
-        title=_title(script) if script is not None else None,
-        file_sha256=hash_file(file) if file is not None and file.is_file() else None,
-        version_table=".".join(quote(part) for part in parts if part),
+        title=title,
+        file_sha256=file_sha256,
+        version_table=version_table,
         dropped=dropped,
         reason=reason,
         state=state,
     )
 
 
-def _title(script: Any) -> str | None:
-    """Return the first line of a revision's docstring, as `chain.read` does."""
-    lines = str(script.doc or "").strip().splitlines()
-    return lines[0].strip() if lines else None
+def describe_file(context: MigrationContext, script: Any) -> tuple[str | None, str | None, str]:
+    """Return a revision's title (the first line of its docstring), the hash of its file, and its version table."""
+    parts = (context.version_table_schema, context.version_table)
+    version_table = ".".join(quoted(part) for part in parts if part)
+    if script is None:
+        return None, None, version_table
+    lines, file = str(script.doc or "").strip().splitlines(), Path(script.path)
+    return lines[0].strip() if lines else None, hash_file(file) if file.is_file() else None, version_table
 
 
 def _joined(heads: Collection[str]) -> str | None:
     return " ".join(sorted(heads)) or None
-
-
-def _say_older(ctx: MigrationContext, state: LedgerState) -> None:
-    """Warn that the ledger is older: only an explicit command upgrades it, not every migration."""
-    if not run_of(ctx).has_warned_of_ledger:
-        run_of(ctx).has_warned_of_ledger = True
-        warn("%s; until then no migration is recorded", older(state))

@@ -38,6 +38,7 @@ class MigrationRun:
         default_factory=set
     )  # tables of gates that were not evaluated: these are empty
     is_evaluated: bool | None = None  # a gate of this revision was evaluated; None without a gate
+    required_ledger: str | None = None  # the revision whose script asserts the ledger
     compared_functions: str | None = None  # the revision that has compared the server's functions
     written_functions: tuple[str, frozenset[str]] = ("", frozenset())  # into a script without a ledger
     has_script_functions: bool = False  # the guard's, at the head of a script

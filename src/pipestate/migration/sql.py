@@ -158,11 +158,7 @@ def holds(condition: str) -> bool:
 
 
 def refuse_when(condition: str, message: str, **values: str) -> None:
-    """Stop with the message if the condition holds; `{name}` in it is an SQL expression's value.
-
-    >>> refusal("x is {n}", {"n": "1 + 1"})
-    "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('x is %s', 1 + 1);"
-    """
+    """Stop with the message if the condition holds; `{name}` in it is an SQL expression's value."""
     do(refusing(condition, message, **values), why="a condition that must not hold")
 
 
@@ -172,7 +168,11 @@ def refusing(condition: str, message: str, **values: str) -> str:
 
 
 def refusal(message: str, values: dict[str, str] | None = None) -> str:
-    """Write the PL/pgSQL that stops with the message."""
+    """Write the PL/pgSQL that stops with the message; `{name}` in it is an SQL expression's value.
+
+    >>> refusal("x is {n}", {"n": "1 + 1"})
+    "RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('x is %s', 1 + 1);"
+    """
     return f"RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {filled(message, values or {})};"
 
 

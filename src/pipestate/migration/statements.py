@@ -83,7 +83,8 @@ def ends_in_the_middle(text: str, dialect: str) -> bool:
     >>> ends_in_the_middle("CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END", "postgresql")
     False
     """
-    if dialect not in _HAS_TABLE_LOCKS or not (_MAY_END.search(text) or _starts_with_control(text)):
+    starts = first_word(text) in ("COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE")
+    if dialect not in _HAS_TABLE_LOCKS or not (starts or _MAY_END.search(text)):
         return False
     parts = [" ".join(words) for words in _keywords(text, dialect)]
     ending = (StatementKind.COMMIT, StatementKind.ROLLBACK)
@@ -113,10 +114,6 @@ def first_word(text: str) -> str:
 def cast_by_hand(texts: list[str]) -> bool:
     """Say whether a statement changes a type with a custom expression."""
     return any(re.search(r"(?i)\bUSING\b", text) for text in texts)
-
-
-def _starts_with_control(text: str) -> bool:
-    return first_word(text) in ("COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE")
 
 
 def _keywords(text: str, dialect: str) -> list[list[str]]:

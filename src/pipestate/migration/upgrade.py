@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -27,10 +27,10 @@ from pipestate.migration.engine import engine_of
 from pipestate.migration.environment import assert_schema, enter_schema
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.gate import GateClosed
-from pipestate.migration.guard import wrap_steps
+from pipestate.migration.guard import run_before_steps
 from pipestate.migration.run import SCHEMAS
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Revision, ends, next_batch
+from pipestate.project.graph import Chain, ends, next_batch
 from pipestate.project.phases import resolve_opens
 from pipestate.project.version_table import Locator
 from pipestate.runbook.files import every_runbook
@@ -63,7 +63,7 @@ def only_on(url: URL, path: Sequence[str] = ()) -> Iterator[None]:
                 options |= enter_schema(connection, path, options)
         configure(self, connection, *more, **options)
         if path:
-            wrap_steps(self.get_context(), before=assert_schema)
+            run_before_steps(self.get_context(), assert_schema)
 
     EnvironmentContext.configure = configure_here  # type: ignore[method-assign]
     try:
@@ -144,7 +144,10 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
         current, applied = _where(on)
         result.applied += [revision.id for revision in on.chain if revision.id in applied - before]
         if applied == before and not any(each.id in result.closed for each in batch):
-            _refuse_standstill(batch)
+            names = ", ".join(revision.id for revision in batch)
+            raise PipestateError(
+                f"env.py ran, and {names} is not applied on the database that was named: does it call run_migrations()?"
+            )
     result.after = current
     pending = on.chain.ancestors(wanted) - applied
     result.held = [revision.id for revision in on.chain if revision.id in pending]
@@ -182,13 +185,6 @@ def _translate_errors() -> Iterator[None]:
         raise
     except CommandError as error:
         raise ConfigError(str(error)) from error
-
-
-def _refuse_standstill(batch: Collection[Revision]) -> NoReturn:
-    names = ", ".join(revision.id for revision in batch)
-    raise PipestateError(
-        f"env.py ran, and {names} is not applied on the database that was named: does it call run_migrations()?"
-    )
 
 
 def alembic_config(project: Project, url: URL) -> Config:

@@ -17,7 +17,6 @@ from pipestate.migration.alembic import may_commit
 from pipestate.migration.definitions import Drop, DroppedColumns, DroppedTable
 from pipestate.migration.mark import force_reason
 from pipestate.migration.postgresql import calls
-from pipestate.migration.postgresql.gate_script import HEAD
 from pipestate.migration.postgresql.locks import lock_tables
 from pipestate.migration.request import OTHER_CASE
 
@@ -27,11 +26,15 @@ def require_runtime(revision: str) -> None:
 
     The functions read and write definitions as text, which two settings would change.
     """
+    if sql.is_offline():
+        from pipestate.migration.postgresql.gate_script import write_requirement
+
+        write_requirement()
+    else:
+        require_ledger(op.get_bind())
+        calls.compare_functions()
     sql.emit("SET standard_conforming_strings = on")
     sql.emit("SET quote_all_identifiers = off")
-    if not sql.is_offline():
-        require_ledger(op.get_bind())
-    calls.compare_functions()
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     sql.emit(
         f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), {reason})"
@@ -113,8 +116,6 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    if sql.is_offline():
-        sql.write_plain(HEAD)
     require_runtime(drop.revision)
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
@@ -250,34 +251,45 @@ def _json(values: Mapping[str, str]) -> str:
 
 def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
     """Refuse each name that exists only in another spelling: `may_be_gone` would treat it as dropped."""
-    for table in (*tables, *columns):
-        schema, _, name = table.rpartition(".")
-        known = "FROM pg_catalog.pg_class WHERE relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND "
-        if not schema:
-            _refuse_case(table, "relname", name, f"{known}pg_catalog.pg_table_is_visible(oid)")
-            continue
-        place = f"relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace({sql.literal(sql.identifier(schema))})"
-        near = (
-            "relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE "
+    found = [_tables_alike(table) for table in tables]
+    found += [_columns_alike(table, names) for table, names in columns.items()]
+    if found:
+        message = sql.refusal(OTHER_CASE, {"named": "named", "other": "other"})
+        alike = "\n    UNION ALL ".join(found)
+        sql.do(
+            f"  FOR named, other IN\n    {alike}\n  LOOP\n    {message}\n  END LOOP;",
+            "  named text;\n  other text;",
+            why="no name of this revision exists in another spelling alone",
+        )
+
+
+def _tables_alike(table: str) -> str:
+    """Write the query for tables whose name equals this one but for its case, if this one does not exist."""
+    schema, _, name = table.rpartition(".")
+    place = "pg_catalog.pg_table_is_visible(c.oid)"
+    if schema:
+        place = (
+            "c.relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE "
             f"pg_catalog.lower(n.nspname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(schema)}))"
         )
-        _refuse_case(table, "relname", name, known + place, known + near)
-    for table, names in columns.items():
-        relation = f"pg_catalog.to_regclass({sql.literal(sql.name(table))})"
-        known = f"FROM pg_catalog.pg_attribute WHERE attrelid OPERATOR(pg_catalog.=) {relation} AND NOT attisdropped"
-        for name in names:
-            _refuse_case(f"{table}.{name}", "attname", name, known)
+    return (
+        f"SELECT {sql.literal(table)}, c.relname::pg_catalog.text FROM pg_catalog.pg_class c "
+        f"WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{{r,p}}') AND {place}\n"
+        f"      AND pg_catalog.lower(c.relname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(name)}"
+        f" AND pg_catalog.to_regclass({sql.literal(sql.name(table))}) IS NULL"
+    )
 
 
-def _refuse_case(named: str, column: str, name: str, known: str, near: str = "") -> None:
-    """Refuse a name missing from `known` if `near` has it in another case; `near` defaults to `known`."""
-    near = near or known
-    exact = f"{column} OPERATOR(pg_catalog.=) {sql.literal(name)}::pg_catalog.name"
-    alike = f"pg_catalog.lower({column}::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(name)}"
-    sql.refuse_when(
-        f"NOT EXISTS (SELECT {known} AND {exact}) AND EXISTS (SELECT {near} AND {alike})",
-        OTHER_CASE.replace("{named}", named),
-        other=f"(SELECT {column} {near} AND {alike} LIMIT 1)",
+def _columns_alike(table: str, names: Sequence[str]) -> str:
+    """Write the query for columns whose name equals one of these but for its case, if that one does not exist."""
+    same = "e.attname OPERATOR(pg_catalog.=) w.name::pg_catalog.name"
+    return (
+        f"SELECT pg_catalog.concat({sql.literal(f'{table}.')}, w.name), a.attname::pg_catalog.text "
+        f"FROM pg_catalog.unnest({_array(names)}) AS w (name)\n"
+        f"      JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) {sql.regclass(table)}"
+        " AND NOT a.attisdropped\n      AND pg_catalog.lower(a.attname::pg_catalog.text) OPERATOR(pg_catalog.=) "
+        "pg_catalog.lower(pg_catalog.btrim(w.name, ' \"'))\n      WHERE NOT EXISTS (SELECT FROM "
+        f"pg_catalog.pg_attribute e WHERE e.attrelid OPERATOR(pg_catalog.=) a.attrelid AND NOT e.attisdropped AND {same})"
     )
 
 

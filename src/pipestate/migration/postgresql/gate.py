@@ -10,29 +10,26 @@ from alembic import op
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.core.errors import OWN_SQLSTATE
 from pipestate.core.text import plain
 from pipestate.database.drivers import sqlstate, warnings_of
-from pipestate.ledger.functions import assertion, require_functions
+from pipestate.ledger.functions import require_functions
 from pipestate.ledger.record import who
-from pipestate.ledger.state import refuse_foreign_owner, require_ledger, require_trusted
+from pipestate.ledger.state import require_ledger, require_trusted
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.gate import failed_rows, report_of
 from pipestate.migration.mark import force_reason
 from pipestate.migration.request import GateRequest, Tables
-from pipestate.migration.run import current_run
 from pipestate.migration.settings import read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
 from pipestate.verify.judge import Judgement
-from pipestate.verify.read import NO_LEDGER
 from pipestate.verify.report import Outcome, Report, Verdict
 from pipestate.verify.run import NOTHING, _verdict
 from pipestate.verify.select import SelectedCheck, explain_signoff, signoff_check
 from pipestate.verify.session_safety import files_as_json, reads_rehearsals
 
 # Use the oid: a name in a schema that this role may not use is an error.
-_MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
+MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
       pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
       AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
                       AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
@@ -42,39 +39,17 @@ NO_RIGHTS = (
     "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; "
     "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
 )
-_THERE = """EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = 'pipestate' AND c.relname = 'run')"""
 
 
 def require_usable_ledger(connection: Connection) -> None:
     """Refuse a gate if the ledger is missing, older, another role's, altered, or closed to this role."""
     require_trusted(connection)
     require_ledger(connection)
-    query = f"SELECT pg_catalog.quote_ident(current_user::text), {_MAY_USE}"
+    query = f"SELECT pg_catalog.quote_ident(current_user::text), {MAY_USE}"
     role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
     if not may:
         raise MigrationError(NO_RIGHTS.format(role=role))
     require_functions(connection)
-
-
-def write_requirement() -> None:
-    """Write the block that makes a script refuse the same ledgers."""
-    role = "pg_catalog.quote_ident(current_user::text)"
-    message = f"pg_catalog.replace({sql.literal(NO_RIGHTS)}, '{{role}}', {role})"
-    sql.do(
-        f"""{refuse_foreign_owner()}
-  IF NOT {_THERE} THEN
-    {sql.refusal(NO_LEDGER)}
-  END IF;
-  IF {_MAY_USE} IS NOT TRUE THEN
-    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
-  END IF;
-{assertion()}""",
-        "  stranger record;",
-        why="The ledger belongs to a trusted role, and has the functions that this script was written for",
-    )
-    run = current_run()
-    run.compared_functions = run.revision
 
 
 # Calls of a gate to the server: the same text online and in a script. The procedures are in

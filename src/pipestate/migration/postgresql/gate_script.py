@@ -9,28 +9,27 @@ from typing import Any
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
+from pipestate.core.errors import OWN_SQLSTATE
 from pipestate.core.text import plain
+from pipestate.ledger.functions import assertion
+from pipestate.ledger.record import script_record
+from pipestate.ledger.state import refuse_foreign_owner
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.mark import note_mark, reason_for, undo
 from pipestate.migration.postgresql import gate as server
 from pipestate.migration.postgresql.locks import lock_tables
 from pipestate.migration.request import GateRequest, Tables, down_revisions
-from pipestate.migration.run import run_of
+from pipestate.migration.run import current_run, run_of
 from pipestate.migration.settings import timeout_of
+from pipestate.verify.read import NO_LEDGER
+from pipestate.verify.session_safety import foreign_owner_query
 
 
 def version_table(context: MigrationContext) -> str:
     """Name the version table as this project has configured it."""
     schema, table = context.version_table_schema, sql.name(context.version_table)
     return f"{sql.identifier(schema)}.{table}" if schema else table
-
-
-def stands_at(context: MigrationContext, heads: Collection[str]) -> str:
-    """Write the condition that the version table holds exactly these revisions."""
-    wanted = sql.literals(sorted(heads))
-    table = version_table(context)
-    return f"ARRAY(SELECT version_num::text FROM {table} ORDER BY 1) = ARRAY[{wanted}]::text[]"
 
 
 # Statements of a script after a gate: they do nothing without the mark. From the gate to the end of the script every
@@ -70,11 +69,20 @@ class GuardedOutput:
         elif _is_comment(text):
             self.write(text)
             if self.between_revisions and (found := _RUNNING.match(text.strip())):
-                self._next_revision(found["to"])
+                self.between_revisions = False
+                self.mark = f"after {' '.join(sorted(self.heads))} {found['to']}".rstrip()
+                self._assert_version()
         elif self.in_transaction:
-            self.write(self._asking_for_the_mark(text))
-        else:
-            self.write(self._asking_for_the_version(text))
+            statement = text.strip().removesuffix(";")
+            self._refuse_what_cannot_wait(statement)
+            self.done += 1
+            self.write(f"{server.call_gated(self.mark, self.done, statement)};")
+        else:  # a mark needs a transaction: outside one, the previous version row is the precondition
+            statement = text.strip().removesuffix(";")
+            heads = f"ARRAY[{sql.literals(sorted(self.heads))}]::text[]"
+            table = version_table(self.context)
+            condition = f"ARRAY(SELECT version_num::text FROM {table} ORDER BY 1) = {heads}"
+            self.write(f"SELECT {server.joined(statement)} WHERE {condition} \\gexec")
 
     def begin(self) -> None:
         """Write Alembic's own BEGIN; a transaction after the gate's first asserts its preconditions."""
@@ -92,27 +100,10 @@ class GuardedOutput:
         self.heads = frozenset(heads)
         self.between_revisions = True
 
-    def _next_revision(self, revision: str) -> None:
-        self.between_revisions = False
-        self.mark = f"after {' '.join(sorted(self.heads))} {revision}".rstrip()
-        self._assert_version()
-
     def _assert_version(self) -> None:
         """Set the mark in this transaction if everything before it was committed."""
         self.done = 0
         self.write(f"{server.call_go_on(self.mark, version_table(self.context), sorted(self.heads))};")
-
-    def _asking_for_the_mark(self, text: str) -> str:
-        statement = text.strip().removesuffix(";")
-        self._refuse_what_cannot_wait(statement)
-        self.done += 1
-        return f"{server.call_gated(self.mark, self.done, statement)};"
-
-    def _asking_for_the_version(self, text: str) -> str:
-        """Guard a statement outside a transaction by the previous version row: a mark needs a transaction."""
-        statement = text.strip().removesuffix(";")
-        condition = stands_at(self.context, self.heads)
-        return f"SELECT {server.joined(statement)} WHERE {condition} \\gexec"
 
     def _refuse_what_cannot_wait(self, statement: str) -> None:
         word = _FIRST_WORD.match(statement)
@@ -143,11 +134,11 @@ def suspended(context: MigrationContext) -> Iterator[None]:
     if guarded is None:
         yield
         return
-    guarded.is_suspended = True
+    before, guarded.is_suspended = guarded.is_suspended, True
     try:
         yield
     finally:
-        guarded.is_suspended = False
+        guarded.is_suspended = before
 
 
 def guard_output(context: MigrationContext, revision: str) -> None:
@@ -165,13 +156,54 @@ def guard_output(context: MigrationContext, revision: str) -> None:
     guarded.done = 0
 
 
-# A gate in the script of `alembic upgrade --sql`, for a psql with unknown settings. The script sends each check once
-# to the server, which remembers it for the pass under the lock. The last call sets the mark; from there on `guarded`
-# makes every statement of the script require it.
+# The ledger that a script needs.
 
 
 HEAD = r"""\set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off"""
+_THERE = """EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = 'pipestate' AND c.relname = 'run')"""
+# A setting of the session: its ledger was compared. A rollback takes it back.
+COMPARED = "pipestate.compared"
+
+
+def write_requirement() -> None:
+    """Write, once in each revision, the block that refuses a ledger that is missing, altered or another role's."""
+    run = current_run()
+    if run.required_ledger == run.revision:
+        return
+    role = "pg_catalog.quote_ident(current_user::text)"
+    message = f"pg_catalog.replace({sql.literal(server.NO_RIGHTS)}, '{{role}}', {role})"
+    with suspended(op.get_context()):
+        sql.write_plain(HEAD)
+        sql.do(
+            f"""{refuse_foreign_owner()}
+  IF NOT {_THERE} THEN
+    {sql.refusal(NO_LEDGER)}
+  END IF;
+  IF {server.MAY_USE} IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
+  END IF;
+{assertion()}
+  PERFORM pg_catalog.set_config('{COMPARED}', 'yes', false);""",
+            "  stranger record;",
+            why="The ledger belongs to a trusted role, and has the functions that this script was written for",
+        )
+    run.required_ledger = run.compared_functions = run.revision
+
+
+def write_schema_record(heads: str | None) -> None:
+    """Write the end of a script: record the schema, if the script has compared the ledger or the server can do so."""
+    record = script_record(heads)
+    if current_run().required_ledger is not None:
+        trusted = f"pg_catalog.current_setting('{COMPARED}', true) = 'yes'"
+        record = record.replace(f"NOT EXISTS (\n    {foreign_owner_query()})", trusted)
+    op.get_context().impl.static_output(record)
+
+
+# A gate in the script of `alembic upgrade --sql`, for a psql with unknown settings. The script sends each check once
+# to the server, which remembers it for the pass under the lock. The last call sets the mark; from there on `guarded`
+# makes every statement of the script require it.
 
 
 def write_gate(request: GateRequest, tables: Tables) -> None:
@@ -213,12 +245,11 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     sql.write_plain(
         f"-- The gate {request.name} of revision {request.revision}: {place}\n"
         "-- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,\n"
-        "-- and nothing of this revision is done.\n"
-        f"{HEAD}"
+        "-- and nothing of this revision is done."
     )
     sql.emit("SET LOCAL standard_conforming_strings = on")
     sql.emit("SET LOCAL client_encoding = 'UTF8'")
-    server.write_requirement()
+    write_requirement()
     sql.emit(server.call_begin(request, tables, timeout_of(context.config), more))
     for number, each in enumerate(request.blocking, start=1):
         sql.emit(server.call_evaluate(request, each, number))

@@ -23,45 +23,60 @@ OLDEST_TRANSACTION = text(
 )
 
 
-def create_index(index: Index) -> None:
-    """Ensure that the index exists, is valid and matches its definition.
+def create_index(*indexes: Index) -> None:
+    """Ensure that the indexes exist, are valid and match their definitions.
 
-    0. On a partitioned table, build it partition by partition; the other steps then find a complete index.
+    0. On a partitioned table, build them partition by partition; the other steps then find a complete index.
     1. Refuse an index of that name on another table, or one that belongs to a constraint.
     2. Concurrently drop an INVALID index: an interrupted build left it.
     3. Build a missing index concurrently; if the definition differs, build it under a spare name.
     4. Replace the old index by the new one in one short transaction, and report it.
     """
-    wanted = (index.name, sql.name(index.table), index.definition())
-    options: dict[str, calls.Argument] = {}
-    if index.unique:
-        options["is_unique"] = True
-    if index.needs:
-        options["the_needs"] = index.needs
-    if index.types:
-        options["the_types"] = index.types
-    by_partition = index.partitions or not sql.is_offline()
-    partition_steps: dict[str, calls.Argument] = {"has_partition_steps": True} if by_partition else {}
-    calls.call("prepare_index", *wanted, **options, **partition_steps, **calls.registered())
-    if index.partitions if sql.is_offline() else sql.holds(is_partitioned(index.table)):
-        _build_by_partition(index)
+    for index in indexes:
+        by_partition: dict[str, calls.Argument] = {}
+        if index.partitions or not sql.is_offline():
+            by_partition["has_partition_steps"] = True
+        calls.call("prepare_index", *_wanted(index), **_options(index), **by_partition, **calls.registered())
+    for index in indexes:
+        if index.partitions if sql.is_offline() else sql.holds(is_partitioned(index.table)):
+            _build_by_partition(index)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
-        try:
-            calls.execute_steps("index_steps", wanted, options)
-        except DBAPIError as error:  # half an index would continue to refuse duplicates
-            reason = _who_was_in_the_way(error, index)
-            with suppress(DBAPIError):
-                calls.execute_steps("index_steps", wanted, options, only="DROP")
-            raise reason from error
+        for index in indexes:
+            _build(index)
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
-    with patiently(index.table) as patience:
-        calls.call("finish_index", *wanted, **options, **patience)
+    for index in indexes:
+        with patiently(index.table) as patience:
+            calls.call("finish_index", *_wanted(index), **_options(index), **patience)
     sql.say_warnings()
 
 
+def _wanted(index: Index) -> tuple[str, str, str]:
+    return index.name, sql.name(index.table), index.definition()
+
+
+def _options(index: Index) -> dict[str, calls.Argument]:
+    options: dict[str, calls.Argument] = {
+        "is_unique": index.unique,
+        "the_needs": index.needs,
+        "the_types": index.types,
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+def _build(index: Index) -> None:
+    try:
+        calls.execute_steps("index_steps", _wanted(index), _options(index))
+    except DBAPIError as error:  # half an index would continue to refuse duplicates
+        reason = _who_was_in_the_way(error, index)
+        with suppress(DBAPIError):
+            calls.execute_steps("index_steps", _wanted(index), _options(index), only="DROP")
+        raise reason from error
+
+
 def _build_by_partition(index: Index) -> None:
-    needed = f"{is_partitioned(index.table)} AND NOT {_valid(index)}"
+    own = f"SELECT FROM pg_catalog.pg_index WHERE indexrelid = {sql.regclass(index.full_name)}"
+    needed = f"{is_partitioned(index.table)} AND NOT EXISTS ({own} AND indisvalid AND indisready)"
     prepare_index(index, needed)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
@@ -70,23 +85,20 @@ def _build_by_partition(index: Index) -> None:
     attach_indexes(index, needed)
 
 
-def drop_index(name: str, *, partitions: bool = False) -> None:
-    """Drop one of our indexes without blocking writers; on a partitioned table, under a short lock."""
-    ours = f"{sql.regclass(name)} IS NOT NULL AND {calls.is_ours('index', name)}"
-    of_partitions = f"{ours} AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = {sql.regclass(name)} AND relkind = 'I')"
-    if partitions if sql.is_offline() else sql.holds(of_partitions):
-        lock_tables(
-            when=of_partitions,
-            also=f"SELECT indrelid::regclass::text FROM pg_catalog.pg_index WHERE indexrelid = {sql.regclass(name)}",
-        )
-        calls.run_when(of_partitions, f"DROP INDEX {sql.name(name)}")
+def drop_index(*names: str, partitions: bool = False) -> None:
+    """Drop our indexes without blocking writers; those of a partitioned table, under a short lock."""
+    ours = {name: f"{sql.regclass(name)} IS NOT NULL AND {calls.is_ours('index', name)}" for name in names}
+    for name in names:
+        relation = sql.regclass(name)
+        of_partitions = f"{ours[name]} AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = {relation} AND relkind = 'I')"
+        if partitions if sql.is_offline() else sql.holds(of_partitions):
+            table = f"SELECT indrelid::regclass::text FROM pg_catalog.pg_index WHERE indexrelid = {relation}"
+            lock_tables(when=of_partitions, also=table)
+            calls.run_when(of_partitions, f"DROP INDEX {sql.name(name)}")
     with sql.autocommit():
-        sql.execute_when(f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}", ours)
-        sql.emit(sql.forget("index", name))
-
-
-def _valid(index: Index) -> str:
-    return f"EXISTS (SELECT FROM pg_catalog.pg_index WHERE indexrelid = {sql.regclass(index.full_name)} AND indisvalid AND indisready)"
+        for name in names:
+            sql.execute_when(f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}", ours[name])
+            sql.emit(sql.forget("index", name))
 
 
 def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:

@@ -85,7 +85,9 @@ def remove_ledger() -> None:
         "  used boolean := false;\n  todo text;",
         why="drop the ledger, unless it has rows",
     )
-    _say_what_stayed()
+    run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
+    if not sql.is_offline() and op.get_bind().exec_driver_sql(run).scalar() is not None:
+        warn(KEPT)  # drivers hide the server's warning
 
 
 def remove_objects() -> None:
@@ -108,13 +110,6 @@ def _worth_keeping(table: str) -> str:
         return " WHERE state IN ('hidden', 'validating')"
     is_run = table == qualified("run", "postgresql")
     return f" WHERE event NOT IN ({sql.literals(WRITTEN_BY_ITSELF)})" if is_run else ""
-
-
-def _say_what_stayed() -> None:
-    """Log, online, that the ledger remains: drivers hide the server's warning."""
-    run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
-    if not sql.is_offline() and op.get_bind().exec_driver_sql(run).scalar() is not None:
-        warn(KEPT)
 
 
 def _do(body: str, declare: str, *, why: str) -> None:

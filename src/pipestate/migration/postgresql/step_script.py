@@ -18,10 +18,10 @@ from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, imports_pipestate
 from pipestate.migration.mark import force_reason
-from pipestate.migration.postgresql.gate import write_requirement
+from pipestate.migration.postgresql.gate_script import write_requirement
+from pipestate.migration.recording import describe_file
 from pipestate.migration.run import run_of
 from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_middle, kind_of, may_lose
-from pipestate.project.file_hashes import hash_file
 from pipestate.project.revision_files import changes_ledger, installs_ledger, read_gates
 from pipestate.verify.session_safety import foreign_owner_query
 
@@ -83,18 +83,8 @@ class GuardedScript:
 
     def record(self, procedure: str, reason: str | None) -> None:
         """Write the call that records the step and the script's author; the server adds the executing role."""
-        file = Path(self.step.revision.path)
-        title = str(self.step.revision.doc or "").strip().splitlines()
-        parts = (self.migration.version_table_schema, self.migration.version_table)
-        values = (
-            self.direction,
-            self.revision,
-            title[0].strip() if title else None,
-            hash_file(file) if file.is_file() else None,
-            ".".join(sql.quoted(part) for part in parts if part),
-            who(),
-            reason,
-        )
+        title, file_sha256, version_table = describe_file(self.migration, self.step.revision)
+        values = (self.direction, self.revision, title, file_sha256, version_table, who(), reason)
         self._output(f"CALL {procedure}({', '.join(_literal(value) for value in values)});")
 
     def _begin(self) -> None:

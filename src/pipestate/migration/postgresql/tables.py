@@ -87,9 +87,10 @@ def drop_view(name: str) -> None:
     sql.emit(sql.forget("view", name))
 
 
-def analyze_table(table: str) -> None:
+def analyze_table(*tables: str) -> None:
     with sql.autocommit():
-        sql.execute_when(f"ANALYZE {sql.name(table)}", f"{sql.regclass(table)} IS NOT NULL")
+        for table in tables:
+            sql.execute_when(f"ANALYZE {sql.name(table)}", f"{sql.regclass(table)} IS NOT NULL")
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:

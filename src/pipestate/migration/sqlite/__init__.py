@@ -21,7 +21,7 @@ else:
             "losses": "compare prepare_statement read_catalogue release_savepoint roll_back set_savepoint",
             "session": (
                 "CONNECT_ARGUMENTS assert_lock assert_start broken_references hold_lock is_new "
-                "open_session require_recordable write_head write_step"
+                "open_session require_recordable write_head write_schema_record write_step"
             ),
             "contract": "also_locked refuse_drop restore soft_drop",
             "tables": (

@@ -100,7 +100,7 @@ def prepare_statement(
     """Let a first statement turn foreign keys off, which has no effect in a transaction; refuse a later one."""
     if not _KEYS_OFF.match(statement) or not memory.began:
         return None
-    if not on_sqlite(connection, _keys_are_on):
+    if not on_sqlite(connection, lambda driver: driver.execute("PRAGMA foreign_keys").fetchone()[0]):
         return None
     if on_sqlite(connection, _version) != before.version:
         return KEYS_STAY_ON
@@ -270,10 +270,6 @@ def _holds_rows(driver: sqlite3.Connection, table: str) -> bool:
 
 def _version(driver: sqlite3.Connection) -> int:
     return int(driver.execute("PRAGMA schema_version").fetchone()[0])
-
-
-def _keys_are_on(driver: sqlite3.Connection) -> bool:
-    return bool(driver.execute("PRAGMA foreign_keys").fetchone()[0])
 
 
 def _run(connection: Connection, statement: str) -> None:

@@ -72,6 +72,11 @@ def assert_start(migration: MigrationContext, step: RevisionStep) -> None:
     del migration, step
 
 
+def write_schema_record(heads: str | None) -> None:
+    """Write nothing: SQL alone cannot read first."""
+    del heads
+
+
 def write_step(
     run: GuardedRun, migration: MigrationContext, step: RevisionStep, body: Callable[[], None]
 ) -> None:

@@ -86,7 +86,7 @@ def drop_table(name: str) -> None:
     sql.emit(sql.forget("table", name))
 
 
-def analyze_table(_table: str) -> None:
+def analyze_table(*_tables: str) -> None:
     """Do nothing: SQLite plans by the schema."""
 
 
@@ -345,9 +345,13 @@ def drop_constraint(table: str, name: str) -> None:
 # Indexes on SQLite: built, and rebuilt if the definition differs, in the revision's transaction.
 
 
-def create_index(index: Index) -> None:
-    if not _is_wanted(index):
-        return
+def create_index(*indexes: Index) -> None:
+    for index in indexes:
+        if _is_wanted(index):
+            _create_index(index)
+
+
+def _create_index(index: Index) -> None:
     actual = catalog.index_definition(index.name)
     if actual is None:
         sql.emit(index.statement())
@@ -372,8 +376,9 @@ def _is_wanted(index: Index) -> bool:
     return catalog.has_table(index.table) and set(index.needs) <= set(catalog.column_names(index.table))
 
 
-def drop_index(name: str, *, partitions: bool = False) -> None:
+def drop_index(*names: str, partitions: bool = False) -> None:
     del partitions  # SQLite has none
-    if catalog.is_ours("index", name):
-        sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
-        sql.emit(sql.forget("index", name))
+    for name in names:
+        if catalog.is_ours("index", name):
+            sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
+            sql.emit(sql.forget("index", name))
