@@ -98,3 +98,27 @@ def test_an_env_py_that_commits_every_statement_gets_a_transaction_from_the_guar
     done = flask(shop, "upgrade")
     assert done.returncode == 0, done.stderr
     shop.assert_contracted()
+
+
+def test_every_command_that_is_advised_is_one_of_flask(shop: Shop) -> None:
+    """Alembic alone cannot run this env.py, nor can `pipestate upgrade`."""
+    assert flask(shop, "upgrade", "b2").returncode == 0
+    shop.fill()
+    shop.approve()
+    plan = run_program(["pipestate", "plan", *shop.options], cwd=shop.root, environment=dict(os.environ))
+    assert "flask db upgrade head" in plan.stdout
+    upgrade = run_program(
+        ["pipestate", "upgrade", *shop.options], cwd=shop.root, environment=dict(os.environ)
+    )
+    assert (upgrade.returncode, "Traceback" in upgrade.stderr) == (2, False)
+    assert (
+        "runs inside its Flask application (Working outside of application context.): flask db upgrade"
+        in upgrade.stderr
+    )
+    assert flask(shop, "upgrade").returncode == 0
+    (shop.root / "migrations" / "versions" / "e5.py").write_text(
+        "from alembic import op\nrevision, down_revision = 'e5', 'd4'\ndef upgrade():\n    op.drop_table('orders')\n"
+    )
+    refused = flask(shop, "upgrade")
+    assert refused.returncode == 1
+    assert 'give a reason: flask db upgrade -x force="reason" …' in refused.stderr

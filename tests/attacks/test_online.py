@@ -210,7 +210,7 @@ def test_a_gate_that_is_not_asked_says_so(gated: Project) -> None:
     gated.database.run("DELETE FROM old_orders")
     done = gated.alembic("upgrade", "head")
     assert done.returncode == 0, done.stderr
-    assert "was not asked: there is no row in old_orders, and so nothing to lose" in done.stderr
+    assert "was not evaluated: there is no row in old_orders, so nothing can be lost" in done.stderr
 
 
 def test_rows_that_come_into_an_empty_table_before_the_lock_are_judged(gated: Project) -> None:

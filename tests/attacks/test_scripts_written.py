@@ -98,7 +98,7 @@ def test_checks_that_are_for_another_engine_open_nothing(gated: Project) -> None
 def test_a_gate_that_is_not_asked_says_so(gated: Project) -> None:
     gated.database.run("DELETE FROM old_orders")
     said = feed(gated.database, gated.script("b2:head"))
-    assert "was not asked: there is no row in old_orders, and so nothing to lose" in said
+    assert "was not evaluated: there is no row in old_orders, so nothing can be lost" in said
 
 
 def test_rows_that_come_into_an_empty_table_before_the_lock_are_judged(gated: Project) -> None:

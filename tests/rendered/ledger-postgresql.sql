@@ -1139,7 +1139,7 @@ DECLARE
 BEGIN
   PERFORM set_config('statement_timeout', state ->> 'timeout_before', true);
   IF NOT (state ->> 'filled')::boolean THEN
-    RAISE NOTICE 'the gate %/% was not asked: there is no row in %, and so nothing to lose', state ->> 'runbook', state ->> 'phase',
+    RAISE NOTICE 'the gate %/% was not evaluated: there is no row in %, so nothing can be lost', state ->> 'runbook', state ->> 'phase',
       (SELECT string_agg(t, ', ') FROM jsonb_array_elements_text(state -> 'tables') AS t);
   ELSIF (state ->> 'late')::boolean OR state -> 'results' <> '[]'::jsonb THEN
     state := pipestate.settle_gate(state, (state ->> 'late')::boolean);

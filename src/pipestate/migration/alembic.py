@@ -140,7 +140,9 @@ def _related(
 
 
 def calls_of(config: Config | None) -> Calls:
-    """Repeat the `-c` and `-n` of Alembic's command line; return plain calls without one."""
+    """Repeat the `-c` and `-n` of Alembic's command line; return plain calls without one, and Flask's in its runs."""
+    if config is not None and type(config).__module__.partition(".")[0] == "flask_migrate":
+        return Calls(Named(flask=Path(config.get_main_option("script_location") or "migrations")))
     options = getattr(config, "cmd_opts", None)
     given = getattr(options, "config", None) or []
     files = [given] if isinstance(given, str) else list(given)  # a single file before Alembic 1.16

@@ -145,7 +145,7 @@ def failed_rows(check: Check) -> QueryResult:
 
 
 # Scripts use the same message on the server: `server/gate.sql`.
-NOT_EVALUATED = "the gate %s was not asked: there is no row in %s, and so nothing to lose"
+NOT_EVALUATED = "the gate %s was not evaluated: there is no row in %s, so nothing can be lost"
 # A rehearsal sets this listener: it gets the report of each gate, open or closed.
 gate_listener: ContextVar[Callable[[str, Report], None] | None] = ContextVar("gate_listener", default=None)
 

@@ -14,10 +14,11 @@ from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from pipestate.core.text import plain
+from pipestate.core.text import many, plain
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import look
 from pipestate.ledger.tables import SCHEMA
+from pipestate.migration.alembic import calls_of
 from pipestate.migration.failure import MigrationError, translate_errors, warn
 from pipestate.migration.mark import force_reason, is_covered, is_marked
 from pipestate.migration.run import run_of
@@ -121,7 +122,7 @@ def listed(losses: Sequence[Loss]) -> str:
 
 def _columns(table: str, losses: Sequence[Loss]) -> str:
     names = _joined([plain(loss.name.rpartition(".")[2]) for loss in losses], ", ")
-    rows = f" (about {losses[0].rows:,} rows)" if losses[0].rows is not None else ""
+    rows = f" (about {many(losses[0].rows, 'row')})" if losses[0].rows is not None else ""
     return f"the columns {names} of {plain(table)}{rows}"
 
 
@@ -172,7 +173,7 @@ def decide(
         elif not enforce:
             warn("revision %s loses %s; losses are not enforced here", revision, listed(judged))
         else:
-            raise MigrationError(_refusal(step, judged, undone=undo() is not False))
+            raise MigrationError(_refusal(migration, step, judged, undone=undo() is not False))
     before, _ = take_dropped(migration, revision)  # a step with intermediate commits has several parts
     dropped = [{"kind": loss.kind.name.lower(), "name": loss.name, "rows": loss.rows} for loss in losses]
     run_of(migration).dropped = (revision, [*(before or []), *dropped], reason)
@@ -232,11 +233,11 @@ def _record(connection: Connection | None, revision: str, losses: Sequence[Loss]
     warn("revision %s loses %s, and is forced: %s%s", revision, listed(losses), plain(reason), kept)
 
 
-def _refusal(step: RevisionStep, losses: Sequence[Loss], *, undone: bool) -> str:
+def _refusal(migration: MigrationContext, step: RevisionStep, losses: Sequence[Loss], *, undone: bool) -> str:
     direction = "upgrade" if step.is_upgrade else "downgrade"
     told = "so it was rolled back" if undone else "and has committed that by itself: restore it from a backup"
     contract = f"put it behind a gate: {contract_command(losses)}; or " if step.is_upgrade else ""
     return (
         f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, {contract}give a "
-        f'reason: alembic -x force="reason" {direction} …'
+        f"reason: {calls_of(migration.config).forced(direction)}"
     )

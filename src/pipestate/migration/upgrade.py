@@ -20,6 +20,7 @@ from alembic.util import CommandError
 from sqlalchemy import URL, Connection
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.core.text import plain
 from pipestate.database import connections as db
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
@@ -29,7 +30,7 @@ from pipestate.migration.failure import MigrationError
 from pipestate.migration.gate import GateClosed
 from pipestate.migration.guard import run_before_steps
 from pipestate.migration.run import SCHEMAS
-from pipestate.project.find import Project
+from pipestate.project.find import Calls, Project
 from pipestate.project.graph import Chain, ends, next_batch
 from pipestate.project.phases import resolve_opens
 from pipestate.project.version_table import Locator
@@ -134,7 +135,7 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
     result = UpgradeResult(current)
     config = on.config()
     while batch := next_batch(on.chain, applied, wanted, on.gated, result.closed):
-        with only_on(on.url, on.path), _translate_errors():
+        with only_on(on.url, on.path), _translate_errors(on.project):
             try:
                 for target in ends(on.chain, batch):
                     command.upgrade(config, target)
@@ -160,7 +161,7 @@ def upgrade_to_gates(on: Upgrade) -> None:
     _, applied = _where(on)
     config = on.config()
     batch = next_batch(on.chain, applied, on.chain.heads, on.gated, on.gated)
-    with only_on(on.url, on.path), _translate_errors():
+    with only_on(on.url, on.path), _translate_errors(on.project):
         for target in ends(on.chain, batch):
             command.upgrade(config, target)
 
@@ -175,7 +176,7 @@ def _where(on: Upgrade) -> tuple[str | None, frozenset[str]]:
 
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def _translate_errors(project: Project) -> Iterator[None]:
     """Pass Ctrl-C to env.py unchanged; turn failures of a run, except a closed gate, into our errors."""
     hand_back()
     try:
@@ -185,6 +186,14 @@ def _translate_errors() -> Iterator[None]:
         raise
     except CommandError as error:
         raise ConfigError(str(error)) from error
+    except RuntimeError as error:
+        if project.named.flask is None:
+            raise
+        outside = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"{project.scripts / 'env.py'} runs inside its Flask application ({plain(outside)}): "
+            f"{Calls(project.named).alembic('upgrade')}"
+        ) from error
 
 
 def alembic_config(project: Project, url: URL) -> Config:
@@ -225,7 +234,7 @@ class DowngradeResult:
 def downgrade(on: Upgrade, target: str) -> DowngradeResult:
     """Downgrade to a target as Alembic names it: a revision, `-1`, `base`, `branch@base`."""
     before, applied = _where(on)
-    with only_on(on.url), _translate_errors():
+    with only_on(on.url), _translate_errors(on.project):
         command.downgrade(alembic_config(on.project, on.url), target)
     after, left = _where(on)
     return DowngradeResult(before, after, [each.id for each in on.chain if each.id in applied - left][::-1])

@@ -8,7 +8,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,16 @@ HOW_TO_NAME_A_PROJECT = (
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The options that named a project on the command line."""
+    """The options that named a project on the command line.
+
+    `flask` is the directory of a project of Flask-Migrate: its env.py runs only inside its application.
+    """
 
     config: Path | None = None
     section: str | None = None
     scripts: Path | None = None
     shipped: bool = False
+    flask: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,8 @@ def _existing(path: Path, source: str) -> Path:
 def _of_file(path: Path, named: Named) -> Project:
     configuration = read_configuration(path, named.section)
     scripts = script_directory(configuration)
+    if configuration.option("script_location") is None:
+        named = replace(named, flask=scripts)
     versions = version_directories(configuration, scripts)
     return Project(configuration, scripts, versions, configuration.flag("recursive_version_locations"), named)
 
@@ -171,18 +177,33 @@ class Calls:
         return " ".join(["pipestate", command, *options, *_option("--database-url", self.database)])
 
     def alembic(self, command: str) -> str:
-        """Return a command line of Alembic; only the shipped env.py accepts the URL as an option.
+        """Return a command line of Alembic, or of Flask; only the shipped env.py accepts the URL as an option.
 
         >>> from pathlib import Path
         >>> Calls(Named(config=Path("db/alembic.ini"), section="sales")).alembic("upgrade head")
         'alembic -c db/alembic.ini -n sales upgrade head'
+        >>> Calls(Named(flask=Path("db"))).alembic("upgrade head")
+        'flask db upgrade head -d db'
         """
         named = self.named
+        if named.flask is not None:
+            directory = _option("-d", named.flask) if named.flask != Path("migrations") else []
+            return " ".join(["flask db", command, *directory])
         options = _option("-c", named.config) + _option("-n", named.section)
         if named.shipped:
             options += ["-c", '"$(pipestate --alembic-ini)"']
             options += _option("-x", f"url={self.database}" if self.database else None)
         return " ".join(["alembic", *options, command])
+
+    def forced(self, direction: str) -> str:
+        """Return the command line that gives a reason.
+
+        >>> Calls().forced("upgrade"), Calls(Named(flask=Path("migrations"))).forced("upgrade")
+        ('alembic -x force="reason" upgrade …', 'flask db upgrade -x force="reason" …')
+        """
+        if self.named.flask is not None:
+            return f'flask db {direction} -x force="reason" …'
+        return f'alembic -x force="reason" {direction} …'
 
 
 def _option(name: str, value: os.PathLike[str] | str | None) -> list[str]:

@@ -35,10 +35,10 @@ CHECK = """
 SELECT days_unused, unused_since, why, standbys FROM pipestate.disuse WHERE revision = '{revision}';
 ```
 
-No statement that this contract breaks has run for a week: `pipestate compat --record` finds them, and
-`pipestate observe` counts their calls. `why` says what began the count anew.{missing}
+Requires a week without a call of any statement that this contract breaks. `pipestate compat --record` finds
+these statements, `pipestate observe` counts their calls, and `why` names the last interruption.{missing}
 """
-MISSING = " This server has no\npg_stat_statements: create the extension, then take out `level`."
+MISSING = " This server has no\npg_stat_statements: create the extension, then delete `level`."
 
 
 def with_disuse_check(source: str, phase: Phase, revision: str, *, counts: bool) -> str:
