@@ -112,7 +112,15 @@ def find_project(named: Named, environ: Mapping[str, str] | None = None) -> Proj
     if sum(map(bool, (named.config, named.scripts, named.shipped))) > 1:
         raise ConfigError("--config, --scripts and --shipped each name a project: give one of them")
     if named.scripts is not None:
-        return _of_scripts(named.scripts, named)
+        if named.section is not None:
+            raise ConfigError(
+                "--name is a section of an alembic.ini, and --scripts names a project without one"
+            )
+        if not named.scripts.is_dir():
+            raise ConfigError(
+                f"there is no directory {named.scripts}: --scripts takes the one of the project's env.py"
+            )
+        return Project(None, named.scripts, (named.scripts / "versions",), named=named)
     if named.shipped:
         return _of_file(shipped_root() / "alembic.ini", named)
     if named.config is not None:
@@ -137,16 +145,6 @@ def _of_file(path: Path, named: Named) -> Project:
     scripts = script_directory(configuration)
     versions = version_directories(configuration, scripts)
     return Project(configuration, scripts, versions, configuration.flag("recursive_version_locations"), named)
-
-
-def _of_scripts(directory: Path, named: Named) -> Project:
-    if named.section is not None:
-        raise ConfigError("--name is a section of an alembic.ini, and --scripts names a project without one")
-    if not directory.is_dir():
-        raise ConfigError(
-            f"there is no directory {directory}: --scripts takes the one of the project's env.py"
-        )
-    return Project(None, directory, (directory / "versions",), named=named)
 
 
 # Command lines of pipestate and Alembic for a project and its database, used as next steps in messages.

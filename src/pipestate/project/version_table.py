@@ -103,9 +103,7 @@ def stored_in(connection: "Connection", candidate: Candidate) -> Candidate:
     """Read the revisions of the table."""
     if not candidate.readable:
         return candidate
-    quote = connection.dialect.identifier_preparer.quote_identifier
-    name = ".".join(quote(part) for part in (candidate.schema, candidate.table) if part)
-    query = f"SELECT version_num FROM {name} LIMIT {MOST}"
+    query = f"SELECT version_num FROM {candidate.quoted} LIMIT {MOST}"
     rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
     return replace(candidate, stored=tuple(sorted(str(row[0]) for row in rows)))
 
@@ -150,11 +148,12 @@ def declared_in(env: Path) -> Declared:
 
 def _configured(tree: ast.Module) -> Iterator[tuple[object, object]]:
     """Find every call of `configure` with its table and schema; None for an omitted argument."""
-    for names, call in _calls(tree.body, bound(tree.body)):
+    names = bound(tree.body)
+    for visible, call in (found for statement in tree.body for found in _calls(statement, names)):
         function = call.func
         called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
         if called == "configure":
-            table, schema = (_argument(call, name, names) for name in ARGUMENTS)
+            table, schema = (_argument(call, name, visible) for name in ARGUMENTS)
             yield table, schema
 
 
@@ -181,13 +180,8 @@ def _in_dictionary(node: ast.expr, name: str, names: Names) -> object:
     return None
 
 
-def _calls(body: list[ast.stmt], names: Names) -> Iterator[tuple[Names, ast.Call]]:
+def _calls(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
     """Find all calls, each with its visible names: names of a function hide those of the module."""
-    for statement in body:
-        yield from _within(statement, names)
-
-
-def _within(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = node.args
         given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
@@ -195,7 +189,7 @@ def _within(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
     if isinstance(node, ast.Call):
         yield names, node
     for child in ast.iter_child_nodes(node):
-        yield from _within(child, names)
+        yield from _calls(child, names)
 
 
 # Find the version table of a database without running the project's env.py.

@@ -16,6 +16,7 @@ from pipestate.runbook.model import Backfill
 from pipestate.runbook.statement import Token, statements, tokens
 
 FIRST, LAST = "first", "last"
+ENDS_TABLE = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +224,7 @@ def inserted_table(update: Update) -> tuple[str, ...]:
 
 
 def _ends_table(token: Token) -> bool:
-    return token.text == "," or token.keyword in (
-        "JOIN",
-        "LEFT",
-        "RIGHT",
-        "FULL",
-        "INNER",
-        "CROSS",
-        "NATURAL",
-    )
+    return token.text == "," or token.keyword in ENDS_TABLE
 
 
 def _table(found: Sequence[Token]) -> tuple[str, ...]:

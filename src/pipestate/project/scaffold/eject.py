@@ -7,7 +7,6 @@ fault, all files stay unchanged.
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pipestate.core.errors import ConfigError
@@ -49,7 +48,9 @@ def draft_eject(project: Project, chain: Chain, known: KnownColumns, *, server: 
         source = read_source(path)
         if path.suffix == ".py" and b"pipestate" in source:
             revision = revisions.get(path.resolve())
-            if not _is_utf8(source):
+            try:
+                source.decode()
+            except UnicodeDecodeError:
                 faults.append(f"{path}:1: this file is not UTF-8")
                 continue
             file = _File(
@@ -242,9 +243,3 @@ class _File(HelpedFile):
 
 
 FUNCTIONS = {"upgrade": _File._drops, "downgrade": _File._returns}
-
-
-def _is_utf8(source: bytes) -> bool:
-    with suppress(UnicodeDecodeError):
-        return bool(source.decode())
-    return False

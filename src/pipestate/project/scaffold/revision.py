@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pipestate.core.errors import ConfigError
 from pipestate.core.paths import from_here
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Revision
+from pipestate.project.graph import Chain
 from pipestate.project.scaffold.draft import Draft, Name, Value, call, refuse_existing, text
 from pipestate.project.syntax import read_source
 from pipestate.runbook.model import is_id
@@ -58,7 +58,12 @@ def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRev
         raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
     down = _head(project, chain, wanted.head)
     directory = wanted.version_path or _directory(project, chain, down)
-    _refuse_elsewhere(project, directory)
+    here, locations = directory.resolve(), [each.resolve() for each in project.versions]
+    if here not in locations and not (project.recursive and any(map(here.is_relative_to, locations))):
+        known = ", ".join(map(str, project.versions))  # Alembic searches only these
+        raise ConfigError(
+            f"--version-path {directory} is no version location of this project; there are {known}"
+        )
     created_at = _now(project)
     path = directory / _file_name(project, id_, wanted.message, created_at)
     return NewRevision(id_, down, path, wanted.message, created_at)
@@ -107,16 +112,6 @@ def _directory(project: Project, chain: Chain, down: str | None) -> Path:
     raise ConfigError(f"the project has several version locations, {there}: name one with --version-path")
 
 
-def _refuse_elsewhere(project: Project, directory: Path) -> None:
-    """Refuse a directory that Alembic would not search for revisions."""
-    for location in project.versions:
-        here, there = directory.resolve(), location.resolve()
-        if here == there or (project.recursive and here.is_relative_to(there)):
-            return
-    known = ", ".join(map(str, project.versions))
-    raise ConfigError(f"--version-path {directory} is no version location of this project; there are {known}")
-
-
 def _now(project: Project) -> datetime:
     zone = project.option("timezone")
     if zone is None:
@@ -130,7 +125,10 @@ def _now(project: Project) -> datetime:
 def _file_name(project: Project, id_: str, message: str, created_at: datetime) -> str:
     """Name the file like `alembic revision`."""
     slug = "_".join(re.findall(r"\w+", message)).lower()
-    length = _slug_length(project)
+    given = project.option("truncate_slug_length") or str(SLUG_LENGTH)
+    if not given.isdigit():
+        raise ConfigError(f"{project.config}: truncate_slug_length {given} is no number: correct it")
+    length = int(given) or SLUG_LENGTH
     if len(slug) > length:
         slug = slug[:length].rsplit("_", 1)[0] + "_"
     parts = {name: getattr(created_at, name) for name in ("year", "month", "day", "hour", "minute", "second")}
@@ -142,13 +140,6 @@ def _file_name(project: Project, id_: str, message: str, created_at: datetime) -
             f"{project.config}: file_template {template} cannot be filled in: correct it"
         ) from error
     return f"{name}.py"
-
-
-def _slug_length(project: Project) -> int:
-    given = project.option("truncate_slug_length") or str(SLUG_LENGTH)
-    if not given.isdigit():
-        raise ConfigError(f"{project.config}: truncate_slug_length {given} is no number: correct it")
-    return int(given) or SLUG_LENGTH
 
 
 # Text of revisions: the ledger's, and contracts.
@@ -288,15 +279,20 @@ def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevisio
         raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
     page = runbooks_for(project) / f"{name}.md"
     refuse_existing(page)
-    there = next(_installing(chain), None)
-    ledger, drafts = (there.id, ()) if there is not None else _ledger(project, chain, wanted)
+    there = next((each.id for each in chain if _INSTALLS.search(read_source(each.path))), None)
+    drafts = []
+    if there is None:
+        place = find_place(project, chain, wanted)
+        refuse_existing(place.path)
+        there = place.id
+        drafts = [Draft(place.path, ledger_revision(place, by_engine=bool(engines_of(project))))]
     env = project.scripts / "env.py"
     source = env.read_text(encoding="utf-8", errors="replace") if env.is_file() else ""
     return Started(
         name,
         page,
-        (Draft(page, skeleton(name, ledger)), *drafts),
-        ledger,
+        (Draft(page, skeleton(name, there)), *drafts),
+        there,
         env,
         bool(_GUARDED.search(source)),
         bool(_PER_MIGRATION.search(source)),
@@ -305,29 +301,14 @@ def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevisio
 
 def runbooks_for(project: Project) -> Path:
     """Return the present or future directory of runbooks: beside the configuration, if it names one chain."""
-    if project.runbooks.is_dir() or project.config is None or _names_several_chains(project):
+    ini = project.configuration.ini if project.configuration else None
+    chains = sum("script_location" in project.lines(section) for section in (ini.sections() if ini else []))
+    if project.runbooks.is_dir() or project.config is None or chains > 1:
         return project.runbooks
     return from_here(project.config.resolve().parent / "runbooks")
-
-
-def _names_several_chains(project: Project) -> bool:
-    ini = project.configuration.ini if project.configuration else None
-    sections = ini.sections() if ini else []
-    return sum("script_location" in project.lines(section) for section in sections) > 1
 
 
 def skeleton(name: str, ledger: str) -> str:
     """Write a runbook with placeholder checks that fail."""
     source = files("pipestate.project.scaffold").joinpath("skeleton.md").read_text(encoding="utf-8")
     return Template(source).substitute(name=name, ledger=ledger)
-
-
-def _installing(chain: Chain) -> Iterator[Revision]:
-    return (revision for revision in chain if _INSTALLS.search(read_source(revision.path)))
-
-
-def _ledger(project: Project, chain: Chain, wanted: WantedRevision) -> tuple[str, tuple[Draft, ...]]:
-    place = find_place(project, chain, wanted)
-    refuse_existing(place.path)
-    text = ledger_revision(place, by_engine=bool(engines_of(project)))
-    return place.id, (Draft(place.path, text),)
