@@ -113,9 +113,8 @@ def find_project(named: Named, environ: Mapping[str, str] | None = None) -> Proj
         raise ConfigError("--config, --scripts and --shipped each name a project: give one of them")
     if named.scripts is not None:
         if named.section is not None:
-            raise ConfigError(
-                "--name is a section of an alembic.ini, and --scripts names a project without one"
-            )
+            message = "--name is a section of an alembic.ini, and --scripts names a project without one"
+            raise ConfigError(message)
         if not named.scripts.is_dir():
             raise ConfigError(
                 f"there is no directory {named.scripts}: --scripts takes the one of the project's env.py"

@@ -313,9 +313,8 @@ def _by_name(
 def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Candidate | None:
     """Return the one table with rows of this chain; all others must certainly belong to other chains."""
     if len(candidates) > MOST_TABLES:
-        raise ConfigError(
-            f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
-        )
+        message = f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
+        raise ConfigError(message)
     tables = [read(each) for each in candidates]
     fitting = [each for each in tables if each.is_of(chain)]
     doubtful = [each for each in tables if each not in fitting and not each.is_foreign(chain)]
@@ -330,9 +329,8 @@ def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Ca
 
 def _checked(chain: Chain, table: Candidate, *, unknown: bool) -> Candidate:
     if not table.readable:
-        raise ConfigError(
-            f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
-        )
+        message = f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
+        raise ConfigError(message)
     foreign = [revision for revision in table.stored if revision not in chain]
     if foreign and not unknown:
         raise ConfigError(

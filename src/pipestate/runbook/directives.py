@@ -58,10 +58,9 @@ def read_directives(fence: Fence, found: Findings) -> Directives | None:
     """Read the directives of a block; return None for prose."""
     lines = fence.content.split("\n")
     top = list(_leading(lines))
+    # A directive below SQL is a comment, so its check would be weaker than written.
     first = {directive.index for directive in top}
-    for index, line in enumerate(
-        lines
-    ):  # below SQL it is a comment, so its check would be weaker than written
+    for index, line in enumerate(lines):
         if index not in first and mentions_directives(line):
             found.add(fence.line, f"`{line.strip()}` stands below SQL: directives go to the top of the block")
     if not any(directive.key in KNOWN for directive in top):

@@ -10,7 +10,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.database.postgresql import begin_writing
 from pipestate.ledger.history import Entry, Source, Wanted, in_utc
 from pipestate.ledger.record import who
-from pipestate.pipeline.counters.finish import forget_claim, record_claim
+from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
@@ -33,9 +33,8 @@ def begin_reconciliation(conn: Connection, *, manual: bool, revision: str | None
     values = {"triggered_by": "manual" if manual else "cron", "actor": who(), "revision": revision}
     with conn.begin():
         if not inspect(conn).has_table(table.name):
-            raise ConfigError(
-                "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
-            )
+            message = "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
+            raise ConfigError(message)
         return int(conn.execute(insert(table).values(**values).returning(table.c.id)).scalar_one())
 
 

@@ -51,9 +51,8 @@ def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRev
     if not _ID.fullmatch(id_):
         raise ConfigError(f"--rev-id {id_}: an id is letters, digits, _ and . alone")
     if id_ in chain:
-        raise ConfigError(
-            f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
-        )
+        message = f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
+        raise ConfigError(message)
     if not wanted.message.isprintable():
         raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
     down = _head(project, chain, wanted.head)
@@ -61,9 +60,8 @@ def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRev
     here, locations = directory.resolve(), [each.resolve() for each in project.versions]
     if here not in locations and not (project.recursive and any(map(here.is_relative_to, locations))):
         known = ", ".join(map(str, project.versions))  # Alembic searches only these
-        raise ConfigError(
-            f"--version-path {directory} is no version location of this project; there are {known}"
-        )
+        message = f"--version-path {directory} is no version location of this project; there are {known}"
+        raise ConfigError(message)
     created_at = _now(project)
     path = directory / _file_name(project, id_, wanted.message, created_at)
     return NewRevision(id_, down, path, wanted.message, created_at)
@@ -83,9 +81,8 @@ def _head(project: Project, chain: Chain, given: str | None) -> str | None:
     found = chain.heads_above(label) if label else tuple(head for head in chain.heads if head == name)
     if len(found) != 1:
         there = ", ".join(chain.heads) or "none"
-        raise ConfigError(
-            f"--head {given} is not one head of this chain; there are {there}{_unread(project)}"
-        )
+        message = f"--head {given} is not one head of this chain; there are {there}{_unread(project)}"
+        raise ConfigError(message)
     return found[0]
 
 
@@ -136,9 +133,8 @@ def _file_name(project: Project, id_: str, message: str, created_at: datetime) -
     try:
         name = template % {"rev": id_, "slug": slug, "epoch": int(created_at.timestamp()), **parts}
     except (KeyError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{project.config}: file_template {template} cannot be filled in: correct it"
-        ) from error
+        message = f"{project.config}: file_template {template} cannot be filled in: correct it"
+        raise ConfigError(message) from error
     return f"{name}.py"
 
 
