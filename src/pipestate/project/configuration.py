@@ -203,7 +203,7 @@ def version_directories(configuration: Configuration, scripts: Path) -> tuple[Pa
 
 
 def _find(text: str, option: str, configuration: Configuration) -> Path:
-    """Find a directory of a package, or a path beside its file, else from the current directory like Alembic."""
+    """Find a directory of a package, or a path beside its file or, like Alembic, in the current directory."""
     path, file = Path(text), configuration.path
     if not path.is_absolute() and ":" in text:
         return _in_package(text, option, configuration)

@@ -1,7 +1,7 @@
 """Find and describe an Alembic project, without importing Alembic or the project's code.
 
-An option (`--config`, `--scripts`, `--shipped`) or ALEMBIC_CONFIG names the project. The default is the project of
-the current directory; outside a project the result is an error.
+An option (`--config`, `--scripts`, `--shipped`) or ALEMBIC_CONFIG names the project. The default is the
+project of the current directory; outside a project the result is an error.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """An Alembic project: its configuration, the directory of its env.py, and the directories of its revisions.
+    """An Alembic project: its configuration, the directory of env.py, and the directories of revisions.
 
     `configuration` is None if only the scripts were named.
     """
@@ -72,7 +72,7 @@ class Project:
 
 
 def serves_application(words: Sequence[str] = ()) -> bool:
-    """Tell whether the project that these words of a command line name, else the current one, has the shipped chain."""
+    """Tell whether the project that a command line names, else the current one, has the shipped chain."""
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for names in (("-c", "--config"), ("--scripts",)):
         options.add_argument(*names, type=Path)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A table with more rows than this is not a version table.
 MOST = 1000
-# Check privileges first: an error would end the transaction of the checks. OIDs below 16384 are system objects.
+# Check privileges first: an error would end the checks' transaction. OIDs below 16384 are system objects.
 POSTGRESQL = """
 SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
        pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
@@ -276,7 +276,16 @@ def choose_table(
     With `unknown` it may hold revisions that the chain lacks.
     """
     table = _chosen(chain, declared, candidates, read)
-    return table if table is None else _checked(chain, table, unknown=unknown)
+    if table is not None and not table.readable:
+        message = f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
+        raise ConfigError(message)
+    foreign = [revision for revision in table.stored if revision not in chain] if table else []
+    if foreign and not unknown:
+        raise ConfigError(
+            f"the database is at revision {' '.join(foreign)} ({table}), which this project does not have: "
+            "name the right project with --config, or its version table with --version-table [SCHEMA.]TABLE"
+        )
+    return table
 
 
 def _chosen(
@@ -294,7 +303,7 @@ def _chosen(
 def _by_name(
     chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read
 ) -> Candidate | None:
-    """Return the table of that name; if it is missing, check that it is not merely outside the search path."""
+    """Return the table of that name; refuse one that is merely outside the search path."""
     name = declared.table or DEFAULT
     matching = [each for each in candidates if each.matches(name, declared.schema)]
     if matching:
@@ -325,19 +334,6 @@ def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Ca
             f"several tables may say where the database stands: {_listed(tables)}; {HOW_TO_NAME_A_TABLE}"
         )
     return tables[0] if tables else None
-
-
-def _checked(chain: Chain, table: Candidate, *, unknown: bool) -> Candidate:
-    if not table.readable:
-        message = f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
-        raise ConfigError(message)
-    foreign = [revision for revision in table.stored if revision not in chain]
-    if foreign and not unknown:
-        raise ConfigError(
-            f"the database is at revision {' '.join(foreign)} ({table}), which this project does not have: "
-            "name the right project with --config, or its version table with --version-table [SCHEMA.]TABLE"
-        )
-    return table
 
 
 def _listed(candidates: Sequence[Candidate]) -> str:

@@ -21,7 +21,7 @@ ENDS_TABLE = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL")
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable `:first` or `:'first'`: the token at `index` after its colon; `start` and `end` are offsets."""
+    """A variable `:first` or `:'first'`: the token at `index` after its colon; with its offsets."""
 
     name: str
     index: int

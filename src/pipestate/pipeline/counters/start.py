@@ -1,8 +1,8 @@
 """Start stages: `initialize_stage` for one, `advance_stage` for the coordinator's transitions.
 
-The SQL is filled once for each transition at import. A transition is the target stage and the stages that start
-with it: those of its step with new totals. Another stage of the step keeps its counters if the step is already
-running (`{here}`); otherwise it is reset.
+The SQL is filled once for each transition at import. A transition is the target stage and the stages that
+start with it: those of its step with new totals. Another stage of the step keeps its counters if the step is
+already running (`{here}`); otherwise it is reset.
 """
 
 from collections.abc import Mapping
@@ -225,7 +225,7 @@ def _require_transition(to: str, totals: Mapping[str, int]) -> None:
 def _start(
     conn: Connection, sql: StartSql, statement: str, subdomain: str, to: str, totals: Mapping[str, int]
 ) -> bool | None:
-    """Start the stages of `totals`; return whether the coordinator was claimed, or None if the site did not match."""
+    """Start the stages of `totals`; return whether the coordinator was claimed, None if the site differs."""
     site = {"site": subdomain}
     new = {f"{stage}_total": int(total) for stage, total in totals.items()}
     row = conn.exec_driver_sql(statement, {**site, **new}).first()

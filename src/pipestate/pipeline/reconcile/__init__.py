@@ -33,7 +33,7 @@ from pipestate.pipeline.storage import Storage, StorageError
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Definition of a stuck site, and recovery options. `site` is a manual request with unlimited attempts."""
+    """Definition of a stuck site, and recovery options. `site` is a manual request without a limit."""
 
     config: QueueConfig = field(default_factory=QueueConfig)
     storage: Storage | None = None

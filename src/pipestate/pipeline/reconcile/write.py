@@ -147,7 +147,7 @@ def _prepare_postgresql(conn: Connection) -> None:
     conn.exec_driver_sql(LOCK_TIMEOUT)
 
 
-# The row version is a text that depends on the time zone, so the reader's settings apply. SQLite stores the text.
+# The row version is a text that depends on the time zone: the reader's settings apply. SQLite stores text.
 PREPARE: dict[str, Callable[[Connection], None]] = {
     "postgresql": _prepare_postgresql,
     "sqlite": lambda _: None,

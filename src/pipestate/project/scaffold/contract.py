@@ -128,14 +128,14 @@ def draft_runbook(runbook: Runbook, phase: Phase, revision: str, ends: Sequence[
 def refuse_useless(
     chain: Chain, runbook: Runbook, phase: Phase, revision: str, *, below: Iterable[str]
 ) -> None:
-    """Refuse a phase with a gate that could never open: no blocking check, or an end below the new revision."""
+    """Refuse a phase whose gate could never open: no blocking check, or an end below the new revision."""
     if not is_blocking(phase):
         raise RunbookError(runbook.path, phase.line, f"phase {phase.name} {unblocking([revision])}")
     (opens,) = (each.opens for each in fill_opens(chain, runbook).phases if each.name == phase.name)
     if phase.until in chain.ancestors(below) and phase.until not in opens:
         raise ConfigError(
-            f"{runbook.path}:{phase.line}: phase {phase.name} ended with revision {phase.until}, so its gate could never "
-            "open: name a phase that still applies"
+            f"{runbook.path}:{phase.line}: phase {phase.name} ended with revision {phase.until}, so its gate "
+            "could never open: name a phase that still applies"
         )
 
 
@@ -177,7 +177,8 @@ def _engine(project: Project, given: str | None) -> str | None:
         raise ConfigError(f"--engine {given}: {known}")
     if given is None and len(there) > 1:
         raise ConfigError(
-            f"this project migrates several databases, {', '.join(there)}: say with --engine in which one this goes"
+            f"this project migrates several databases, {', '.join(there)}: say with --engine in which one "
+            "this goes"
         )
     return given or next(iter(there), None)
 

@@ -146,7 +146,7 @@ class _File(HelpedFile):
                 self.replace(node, lines)
 
     def _read_functions(self, node: ast.Assign) -> None:
-        """Read `upgrade, downgrade = contract.upgrade, contract.downgrade`, also for the ledger's functions."""
+        """Read `upgrade, downgrade = contract.upgrade, contract.downgrade`, and the ledger's functions."""
         lines: list[str] = []
         for name, value in bound([node]).items():
             if isinstance(value, ast.Attribute) and (contract := self._contract(value.value)):
@@ -201,7 +201,7 @@ class _File(HelpedFile):
         return [*lines, *(f"op.drop_table({table_arguments(table)})" for table in tables)]
 
     def _returns(self, tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> list[str]:
-        """Add the columns again, without their values; write a `raise` for tables and for types missing in the ledger."""
+        """Add the columns again, without values; write a `raise` for tables and for types unknown to the ledger."""
         lines = []
         unknown = [f"table {table}" for table in tables]
         for table, several in columns.items():

@@ -184,19 +184,21 @@ class HelpedFile(PythonFile):
         )
 
     def _checks(self, call: ast.Call) -> list[str] | None:
-        names = self.constants
-        table, *rest = [literal(call.args[0], names), *call.args[1:]] if call.args else [None]
-        checks = dictionary(call.args[1], names) if len(rest) == 1 else None
-        if not isinstance(table, str) or not checks or call.keywords or not self.server:
+        if len(call.args) != 2 or call.keywords or not self.server:
             return None
-        lines: list[str] = []
-        for name, condition in checks.items():
-            written = f"ALTER TABLE {quoted(table)} ADD CONSTRAINT {quoted(name)} CHECK ({condition})"
-            line = self._sql(written) if isinstance(condition, str) else None
-            if line is None:
-                return None
-            lines += line
-        return lines
+        table, checks = literal(call.args[0], self.constants), dictionary(call.args[1], self.constants)
+        if (
+            not isinstance(table, str)
+            or not checks
+            or not all(isinstance(each, str) for each in checks.values())
+        ):
+            return None
+        return self._sql(
+            *(
+                f"ALTER TABLE {quoted(table)} ADD CONSTRAINT {quoted(name)} CHECK ({condition})"
+                for name, condition in checks.items()
+            )
+        )
 
     def _columns(self, call: ast.Call) -> list[str] | None:
         """Add the columns of a `sa.Table(name, MetaData(), sa.Column(...), ...)` written in the call."""
@@ -217,9 +219,11 @@ class HelpedFile(PythonFile):
             for each in columns
         ]
 
-    def _sql(self, statement: str) -> list[str] | None:
-        """Write a statement; None if Alembic would read a part of it as a parameter."""
-        return None if BIND.search(statement) else [f"op.execute({string(statement)})"]
+    def _sql(self, *statements: str) -> list[str] | None:
+        """Write statements; None if Alembic would read a part of one as a parameter."""
+        if any(map(BIND.search, statements)):
+            return None
+        return [f"op.execute({string(each)})" for each in statements]
 
     def _literals(
         self, call: ast.Call, required: Sequence[str], more: Sequence[str]

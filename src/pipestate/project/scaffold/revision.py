@@ -1,4 +1,4 @@
-"""New revision: its id, its predecessor, its file according to the project's settings, and the files of `init`."""
+"""New revision: its id, predecessor, and file by the project's settings; and the files of `init`."""
 
 import re
 import uuid
@@ -99,7 +99,7 @@ def _unread(project: Project) -> str:
 
 
 def _directory(project: Project, chain: Chain, down: str | None) -> Path:
-    """Return the innermost location of the predecessor; raise ConfigError if several locations are possible."""
+    """Return the innermost location of the predecessor; raise ConfigError if several are possible."""
     if len(project.versions) == 1:
         return project.versions[0]
     file = chain.by_id[down].path.resolve() if down is not None else Path()
