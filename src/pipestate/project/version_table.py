@@ -22,17 +22,20 @@ MOST = 1000
 # Check privileges first: an error would end the checks' transaction. OIDs below 16384 are system objects.
 POSTGRESQL = """
 SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
-       pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+       AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
+WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped
+  AND c.relkind IN ('r', 'p')
   AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
 ORDER BY 1, 2
 """
 SQLITE = """
 SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
-WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%') ORDER BY 2
+WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%')
+ORDER BY 2
 """
 EVERYWHERE = {"postgresql": POSTGRESQL.format(more=""), "sqlite": SQLITE}
 # In a database with one schema per tenant: only the tenant's tables, by name if it is known.
@@ -313,8 +316,8 @@ def _by_name(
         elsewhere += [each for each in map(read, candidates[:MOST_TABLES]) if each.is_of(chain)]
     if elsewhere:
         raise ConfigError(
-            f"{declared.source} names the version table {name}, which the search path does not find; there is "
-            f"{_listed(elsewhere)}: {HOW_TO_NAME_A_TABLE}"
+            f"{declared.source} names the version table {name}, which the search path does not find; there "
+            f"is {_listed(elsewhere)}: {HOW_TO_NAME_A_TABLE}"
         )
     return None
 

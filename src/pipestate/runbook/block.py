@@ -246,8 +246,8 @@ def read_again(item: AgainItem, found: Findings) -> Again | None:
     if said is None or clauses is None:
         found.add(
             item.line,
-            f"an item that begins with `again` asks a check of an earlier phase once more: write `{AGAIN_FORM}`, "
-            "of which the last three parts may be left out; prose begins with another word",
+            "an item that begins with `again` asks a check of an earlier phase once more: write "
+            f"`{AGAIN_FORM}`, of which the last three parts may be left out; prose begins with another word",
         )
         return None
     over = clauses.get("over")

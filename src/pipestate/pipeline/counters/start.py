@@ -189,7 +189,9 @@ def advance_stage(
     jobs = dict(totals or {})
     _require_transition(to, jobs)
     if to == COMPLETED:
-        _complete(conn, subdomain)
+        if conn.exec_driver_sql(COMPLETE_SQL[conn.dialect.name], {"site": subdomain}).first() is None:
+            raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
+        forget_claim(conn, subdomain)
         return False
     sql = START_SQL[conn.dialect.name, (to, frozenset(jobs))]
     claimed = _start(conn, sql, sql.advance, subdomain, to, jobs)
@@ -237,13 +239,6 @@ def _start(
     if claimed:
         record_claim(conn, subdomain, to)
     return bool(claimed)
-
-
-def _complete(conn: Connection, subdomain: str) -> None:
-    row = conn.exec_driver_sql(COMPLETE_SQL[conn.dialect.name], {"site": subdomain}).first()
-    if row is None:
-        raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
-    forget_claim(conn, subdomain)
 
 
 def _current_stage(conn: Connection, subdomain: str) -> str | None:
